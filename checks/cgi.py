@@ -6,7 +6,8 @@
 Needs root, git with git-http-backend, and the user `www-data`. Checks: `environment` (the variables of RFC 3875 and no others),
 `responses` (heads, redirects, output that is no response), `input`, `bounds` (time, memory, output, number at once),
 `leaving` (a client that leaves ends its program and what that has started), `sessions` (so does the end of a program, also for
-processes that have left its session), `refusals` (`nph-`, `..`, files without
+processes that have left its session), `after` (a program that goes on after its response), `duplex` (a client that sends all
+before it reads), `refusals` (`nph-`, `..`, files without
 permission), `reloads` (a folder that is added) and `git` (clone and push).
 """
 
@@ -15,7 +16,9 @@ import contextlib
 import hashlib
 import http.client
 import os
+import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +37,13 @@ SESSION = (
     "setsid \"${0%/*}/daemon\" > /dev/null 2>&1 < /dev/null &\n"
     "while ! [ -s \"$MARKS/second\" ]; do sleep 0.01; done\necho started\n"
 )
+
+# Waits for a mark after the response, works, and leaves a mark.
+GOES_ON = (
+    "while ! [ -e \"$MARKS/go\" ]; do sleep 0.01; done\n"
+    "echo late >&2\necho surplus\nsleep 0.1\necho > \"$MARKS/worked-on\"\n"
+)
+DUPLEX_BYTES = 16 << 20
 
 PROGRAMS = {
     "env": SH + "printf 'Content-Type: text/plain\\n\\n'\nenv | sort\necho \"id=$(id -un) pwd=$(pwd) args=$#\"\n",
@@ -65,11 +75,29 @@ PROGRAMS = {
     "nph-raw": SH + "printf 'HTTP/1.1 200 OK\\r\\n\\r\\n'\n",
     "parent": HTML + "tr '\\0' '\\n' < /proc/$PPID/environ\nset -- /proc/$$/fd/*\necho $#\n",
     "null": HTML + "cat /dev/stdin > /dev/stdout\n",
+    "goes-on": SH + "printf 'Content-Type: text/plain\\nContent-Length: 5\\n\\nhello'\n" + GOES_ON,
+    "goes-on-without-content": SH + "printf 'Status: 204\\n\\n'\n" + GOES_ON,
+    "goes-on-elsewhere": SH + "printf 'Location: /cgi/env\\n\\n'\n" + GOES_ON,
+    "never-ends": SH + "echo $$ > \"$MARKS/self\"\nprintf 'Content-Length: 5\\nContent-Type: a/b\\n\\nhello'\nsleep 1000\n",
+    "writes-on": SH + "printf 'Content-Type: text/plain\\nContent-Length: 13\\n\\n'\nexec yes 0123456789\n",
+    "duplex": f"""#!/usr/bin/env python3
+import os, sys, threading
+def write():
+    for _ in range({DUPLEX_BYTES} >> 16):
+        sys.stdout.buffer.write(bytes(1 << 16))
+sys.stdout.write("Content-Type: a/b\\n\\n")
+sys.stdout.flush()
+writer = threading.Thread(target=write)
+writer.start()
+count = sum(len(piece) for piece in iter(lambda: sys.stdin.buffer.read1(1 << 16), b""))
+writer.join()
+sys.stdout.write(f"received {{count}}")
+""",
 }
 
 CONFIGURATION = """
 workers 2
-listen "{address}"
+listen "{address}" http2=#true
 log {{ access "access.log"; error "error.log"; }}
 site "127.0.0.1" {{
     body-bytes-max "64MiB"
@@ -83,6 +111,9 @@ site "127.0.0.1" {{
         }}
     }}
     route "/long/*" {{ cgi "{folder}/cgi-bin" user="www-data" {{ env "MARKS" "{folder}/marks"; }}; }}
+    route "/brief/*" {{
+        cgi "{folder}/cgi-bin" user="www-data" {{ env "MARKS" "{folder}/marks"; silence-timeout "1s"; }}
+    }}
     {more}
     route "/git/*" {{
         cgi "{backend}" user="www-data" program="git-http-backend" {{
@@ -165,7 +196,8 @@ class Server:
         self.wait_for(has_text, f"log line with {text!r}")
 
     def forget_logs(self):
-        self.log_offset = (self.folder / "error.log").stat().st_size
+        log = self.folder / "error.log"
+        self.log_offset = log.stat().st_size if log.exists() else 0
 
     def request(self, path, method="GET", body=None, headers=None):
         connection = http.client.HTTPConnection(self.address, timeout=WAIT)
@@ -204,12 +236,14 @@ def environment(server):
         "REQUEST_URI": "/cgi/env/a%20b?q=1&$(id)",
         "SCRIPT_FILENAME": f"{server.folder}/cgi-bin/env",
         "SCRIPT_NAME": "/cgi/env",
+        "SERVER_ADDR": "127.0.0.1",
         "SERVER_NAME": host,
         "SERVER_PORT": port,
         "SERVER_PROTOCOL": "HTTP/1.1",
     }
     for name, value in expected.items():
         assert got.pop(name, None) == value, (name, content)
+    assert re.fullmatch("[0-9a-f]{32}", got.pop("HTTP_X_REQUEST_ID")), content
     assert got.pop("SELVEDGE_PROGRAM").replace(".", "").isdigit()
     assert got.pop("SERVER_SOFTWARE").startswith("Selvedge/") and got.pop("REMOTE_PORT").isdigit()
     # The shell adds these.
@@ -323,6 +357,62 @@ def sessions(server):
         server.wait_for(have_ended, f"end of the sessions of {program}")
 
 
+def after(server):
+    marks = server.folder / "marks"
+    go, worked_on = marks / "go", marks / "worked-on"
+
+    def goes_on(what):
+        assert not worked_on.exists(), f"{what}: the program did not wait"
+        go.write_text("")
+        server.wait_for(worked_on.exists, f"end of the work of a program, {what}")
+        go.unlink()
+        worked_on.unlink()
+
+    for method, path, expected in [
+        ("GET", "/long/goes-on", (200, b"hello")),
+        ("HEAD", "/long/goes-on", (200, b"")),
+        ("GET", "/long/goes-on-without-content", (204, b"")),
+    ]:
+        server.forget_logs()
+        connection = http.client.HTTPConnection(server.address, timeout=5)
+        connection.request(method, path)
+        response = connection.getresponse()
+        assert (response.status, response.read()) == expected, path
+        # The response has ended, so the connection takes another request.
+        connection.request("GET", "/long/unread")
+        assert connection.getresponse().read() == b"unread\n", path
+        connection.close()
+        goes_on(f"{method} {path}")
+        server.logs(f"error Script: {path}, after its response: late")
+    url = f"http://{server.address}/long/goes-on"
+    curl = ["curl", "-s", "-m", "5", "--http2-prior-knowledge", url]
+    assert subprocess.run(curl, capture_output=True, timeout=60).stdout == b"hello"
+    goes_on("HTTP/2")
+    # A redirect of the server leads to what the program has done.
+    redirected = threading.Thread(target=goes_on, args=("local redirect",))
+    redirected.start()
+    assert "REQUEST_METHOD=GET" in server.fetch("/long/goes-on-elsewhere")[2]
+    redirected.join()
+    server.forget_logs()
+    assert server.fetch("/brief/never-ends")[2] == "hello"
+    process = Path("/proc") / (marks / "self").read_text().strip()
+    server.wait_for(lambda: not process.exists(), "end of a program that goes on for too long")
+    server.logs("error Script: /brief/never-ends, after its response: ended after 1s")
+    assert server.fetch("/long/writes-on")[2] == "0123456789\n01"
+    # It may have written so much before its response is sent.
+    server.logs("ended after 262144 bytes of output")
+
+
+def duplex(server):
+    host, port = server.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as client:
+        head = f"POST /long/duplex HTTP/1.1\r\nHost: {server.address}\r\nContent-Length: {DUPLEX_BYTES}\r\nConnection: close\r\n\r\n"
+        client.sendall(head.encode())
+        client.sendall(bytes(DUPLEX_BYTES))
+        received = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    assert b"received %d" % DUPLEX_BYTES in received[-100:], received[:200] + received[-100:]
+
+
 def refusals(server):
     server.forget_logs()
     assert server.fetch("/cgi/nph-raw")[0] == 403
@@ -386,7 +476,7 @@ def git(server):
 
 
 input_.__name__ = "input"
-CHECKS = [environment, responses, input_, bounds, streams, leaving, sessions, refusals, reloads, git]
+CHECKS = [environment, responses, input_, bounds, streams, leaving, sessions, after, duplex, refusals, reloads, git]
 
 
 def main():

@@ -9,32 +9,16 @@ shutdown under load). curl, nghttp, h2load, go, chromium and certutil must be in
 installed from their registry into target/.
 """
 import argparse
-import os
 import subprocess
 import sys
 import time
 import traceback
 from pathlib import Path
 
-from clients import TARGET, run
+from python_packages import run_with
 
 PACKAGES = ["h2", "hpack", "hyperframe", "httpx", "websockets"]
-
-
-def run_with_packages():
-    """Starts this program again with a Python that has the packages, installed on first use."""
-    folder = Path(TARGET) / "http2-checks-python"
-    program = folder / "bin/python"
-    if Path(sys.prefix).resolve() == folder.resolve():
-        return
-    if not program.exists():
-        run(sys.executable, "-m", "venv", folder)
-    if subprocess.run([program, "-c", "import " + ", ".join(PACKAGES)], stderr=subprocess.DEVNULL).returncode:
-        subprocess.run([program, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
-    os.execv(program, [program, *sys.argv])
-
-
-run_with_packages()
+run_with("http2-checks-python", PACKAGES, PACKAGES)
 
 import http2_attacks  # noqa: E402, the packages must be installed
 import http2_clients  # noqa: E402
@@ -47,6 +31,7 @@ H2SPEC_RUNS = 10
 H2SPEC_TESTS = 145
 SUITE_MEMORY_MAX = 16
 SUITE_PROBE_MAX = 0.3
+TLS_FROM_THREADS = Path(__file__).with_name("tls_from_threads.py")
 
 
 def h2spec(server, options):
@@ -71,7 +56,7 @@ def suite(server, options):
         return
     running = []
     for transport, arguments in [("TLS", [str(server.tls), "--tls"]), ("plain", [str(server.plain)])]:
-        command = [sys.executable, options.suite, *arguments, "--path", "/hello.txt"]
+        command = [sys.executable, TLS_FROM_THREADS, options.suite, *arguments, "--path", "/hello.txt"]
         command += ["--pid", str(server.process.pid), "--mem", str(SUITE_MEMORY_MAX)]
         running.append((transport, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
     for transport, process in running:

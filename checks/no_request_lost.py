@@ -2,7 +2,7 @@
 """Upgrades, stops and starts a server, and swaps folders above its root, while clients send POST requests.
 
 Asserts that no request is lost: each that was sent on an open connection gets its response, or GOAWAY of HTTP/2 names it
-as one that was not processed. Clients do not repeat a POST (RFC 9110 §9.2.2), so a lost one is an error that a user sees.
+as one that was not processed. Some clients wait between the connection and its first byte. Clients do not repeat a POST (RFC 9110 §9.2.2), so a lost one is an error that a user sees.
 Asserts, too, that a swapped link to a release replaces no process, and that its files are served.
 
     python3 checks/no_request_lost.py target/release/selvedge [--driver io_uring]
@@ -12,6 +12,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import socket
@@ -24,12 +25,14 @@ import time
 from pathlib import Path
 
 CLIENTS_PER_TRANSPORT = 10
+# Between the connection and its first byte. `shutdown-notice` leaves more to a connection that a stop accepts last.
+SILENCE_SECONDS_MAX = 0.4
 # Between two requests of a client.
 PAUSE_SECONDS = 0.004
 STEP_SECONDS = 20
 # Between two changes, so that all clients have sent requests.
 SETTLE_SECONDS = 0.25
-CHANGES = (["upgrade"] * 3 + ["stop"] + ["link"]) * 4
+CHANGES = (["upgrade"] * 3 + ["stop"] + ["link"]) * 3
 FOLDER_SWAPS = 2
 PATHS = {"plain", "TLS"}
 
@@ -45,15 +48,19 @@ class Closed(Exception):
 class Transport:
     """A connection with or without TLS."""
 
-    def __init__(self, ports, name, protocol):
+    def __init__(self, ports, name, protocol, silence=0):
         plain = socket.create_connection(("127.0.0.1", ports[name]), STEP_SECONDS)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = plain
+        time.sleep(silence)
         if name == "TLS":
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             context.set_alpn_protocols([protocol])
-            self.socket = context.wrap_socket(plain, server_hostname="localhost")
+            try:
+                self.socket = context.wrap_socket(plain, server_hostname="localhost")
+            except ConnectionResetError as error:
+                raise Lost(f"handshake: {error}") from None
 
     def waiting(self):
         """Returns bytes that have arrived, or none. Raises `Closed` after the end."""
@@ -93,8 +100,8 @@ class Transport:
 class Http1:
     REQUEST = b"POST /post HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nword"
 
-    def __init__(self, ports, name):
-        self.transport = Transport(ports, name, "http/1.1")
+    def __init__(self, ports, name, silence=0):
+        self.transport = Transport(ports, name, "http/1.1", silence)
 
     def post(self):
         """Sends a request. Returns whether the connection stays open."""
@@ -118,8 +125,8 @@ class Http2:
     # `:status: 200`.
     OK = 0x88
 
-    def __init__(self, ports, name):
-        self.transport = Transport(ports, name, "h2")
+    def __init__(self, ports, name, silence=0):
+        self.transport = Transport(ports, name, "h2", silence)
         self.head = self.HEAD if name == "plain" else self.HEAD.replace(b"\x86", b"\x87")
         self.buffer, self.stream, self.last_stream, self.ended, self.status = b"", -1, None, set(), {}
         self.transport.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + self.frame(self.SETTINGS, 0, 0))
@@ -165,16 +172,21 @@ class Http2:
         return self.last_stream is None
 
 
-def send_requests(ports, name, protocol, over, results):
+def send_requests(ports, kind, over, results):
     """A client: sends requests until the event `over`."""
+    name, protocol, silence_max = kind
     counts, connection = collections.Counter(), None
     while not over.is_set():
         try:
             if connection is None:
-                connection = protocol(ports, name)
-        except (OSError, Lost):
-            # While no server listens, or before the first bytes of a request.
+                connection = protocol(ports, name, random.uniform(0, silence_max))
+        except OSError:
+            # While no server listens, or a handshake was not complete at the end of a stop.
             time.sleep(PAUSE_SECONDS)
+            continue
+        except Lost as reason:
+            counts["lost"] += 1
+            counts[f"lost: {protocol.__name__} {name}: {reason}"] += 1
             continue
         try:
             stays_open = connection.post()
@@ -186,15 +198,16 @@ def send_requests(ports, name, protocol, over, results):
             stays_open = False
             counts["lost"] += 1
             counts[f"lost: {protocol.__name__} {name}: {reason}"] += 1
-        if not stays_open:
+        # A client that has waited opens another connection, and waits again.
+        if not stays_open or silence_max:
             connection.transport.close()
             connection = None
         time.sleep(PAUSE_SECONDS)
     results.put(counts)
 
 
-def clients(ports, name, protocol, over, results):
-    arguments = (ports, name, protocol, over, results)
+def clients(ports, kind, over, results):
+    arguments = (ports, kind, over, results)
     threads = [threading.Thread(target=send_requests, args=arguments) for _ in range(CLIENTS_PER_TRANSPORT)]
     for thread in threads:
         thread.start()
@@ -223,6 +236,7 @@ class Server:
         self.configuration.write_text(
             f'listen "127.0.0.1:{self.ports["plain"]}" http2=#true\nlisten "127.0.0.1:{self.ports["TLS"]}" tls=#true\n'
             'certificate-folder "certificates"\nlog { access "access.log"; error "error.log"; }\n'
+            'limits { shutdown-notice "5s"; }\n'
             f'site "localhost" {{ root "{folder}/current/public"; '
             'https-redirect #false; route "/post" { respond 200 "done"; }; }\n'
             f'site "app.localhost" {{ root "{folder}/app/public"; https-redirect #false; }}\n'
@@ -307,8 +321,9 @@ def main():
     server, began, total = Server(binary, driver, folder), time.monotonic(), collections.Counter()
     try:
         server.start()
-        kinds = [(name, protocol) for name in sorted(PATHS) for protocol in (Http1, Http2)]
-        processes = [multiprocessing.Process(target=clients, args=(server.ports, *kind, over, results)) for kind in kinds]
+        silences = (0, SILENCE_SECONDS_MAX)
+        kinds = [(name, protocol, silence) for name in sorted(PATHS) for protocol in (Http1, Http2) for silence in silences]
+        processes = [multiprocessing.Process(target=clients, args=(server.ports, kind, over, results)) for kind in kinds]
         for process in processes:
             process.start()
         try:

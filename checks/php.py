@@ -6,7 +6,8 @@
 Needs root, PHP-FPM and curl. PHP-FPM runs as `www-data` with a pool of its own. Checks: `pages` (scripts, files, indexes,
 the front controller), `variables`, `sources` (that are never sent), `uploads` (20 MiB with a length, chunked, and over HTTP/2),
 `messages` (standard error in the error log), `streams` (a flushed part arrives before the script ends), `leaving` (a client
-that leaves ends its script), `files` (X-Sendfile and X-Accel-Redirect), `idle` (connections that are kept), `failures`.
+that leaves ends its script), `files` (X-Sendfile and X-Accel-Redirect), `idle` (connections that are kept), `after` (a script that goes on after its response),
+`failures`.
 """
 
 import argparse
@@ -56,6 +57,19 @@ SCRIPTS = {
     "header('X-Sendfile: ' . $_GET['path']);",
     "accel.php": "<?php header('X-Accel-Redirect: ' . $_GET['path']);",
     "slow.php": "<?php sleep(30);",
+    "goes-on.php": """<?php
+        ignore_user_abort(true);
+        header('Content-Type: text/plain');
+        header('Content-Length: 5');
+        echo 'hello'; flush();
+        for ($n = 0; $n < 3000 && !file_exists(__DIR__ . '/go'); $n++) { usleep(10000); clearstatcache(); }
+        error_log('late');
+        echo 'surplus';
+        file_put_contents(__DIR__ . '/worked-on', connection_aborted() ? 'aborted' : 'whole');""",
+    "never-ends.php": """<?php
+        header('Content-Length: 5');
+        echo 'hello'; flush();
+        for (;;) { usleep(50000); echo 'x'; flush(); }""",
     "backup.php.bak": "<?php $password = 'secret';",
     "upper.PHP": "<?php $password = 'secret';",
     "packed.php.gz": "secret",
@@ -87,6 +101,7 @@ site "127.0.0.1" {{
     root "site"
     body-bytes-max "64MiB"
     route "/down/*" {{ php "unix:{folder}/nothing.sock"; }}
+    route "/never-ends.php" {{ php "unix:{folder}/fpm.sock" {{ silence-timeout "1s"; }}; }}
     route "/slow.php" {{ php "unix:{folder}/fpm.sock" {{ response-timeout "1s"; }}; }}
     route "/*" {{
         php "unix:{folder}/fpm.sock" {{
@@ -165,7 +180,8 @@ class Server:
         self.wait_for(has_text, f"log line with {text!r}")
 
     def forget_logs(self):
-        self.log_offset = (self.folder / "error.log").stat().st_size
+        log = self.folder / "error.log"
+        self.log_offset = log.stat().st_size if log.exists() else 0
 
     def fetch(self, path, method="GET", body=None, headers=None, host=None):
         """Returns the status, the fields and the content."""
@@ -230,7 +246,9 @@ def variables(server):
         "REQUEST_METHOD": "GET",
         "SERVER_PROTOCOL": "HTTP/1.1",
         "SERVER_NAME": "Kept.example",
-        "SERVER_PORT": "81",
+        # Of the listener, never of Host (RFC 3875 section 4.1.15).
+        "SERVER_ADDR": "127.0.0.1",
+        "SERVER_PORT": server.address.rpartition(":")[2],
         "REMOTE_ADDR": "127.0.0.1",
         "HTTP_HOST": "Kept.example:81",
         "HTTP_COOKIE": "a=b",
@@ -334,6 +352,27 @@ def idle(server):
         assert server.fetch("/hello.php", host="kept.example")[::2] == (200, "hello")
 
 
+def after(server):
+    go, worked_on = server.folder / "site" / "go", server.folder / "site" / "worked-on"
+    for host in [None, "kept.example"]:
+        server.forget_logs()
+        connection = http.client.HTTPConnection(server.address, timeout=5)
+        for path, expected in [("/goes-on.php", b"hello"), ("/hello.php", b"hello")]:
+            connection.request("GET", path, headers={"Host": host} if host else {})
+            assert connection.getresponse().read() == expected, (host, path)
+        connection.close()
+        assert not worked_on.exists()
+        go.write_text("")
+        server.wait_for(lambda: worked_on.exists() and worked_on.read_text(), "end of a script that goes on")
+        assert worked_on.read_text() == "whole", "the server has waited for the script"
+        worked_on.unlink()
+        go.unlink()
+        server.logs("error Script: /goes-on.php, after its response: PHP message: late")
+        server.logs("/goes-on.php, after its response: 7 bytes of output beyond its Content-Length were not sent")
+    assert server.fetch("/never-ends.php")[2] == "hello"
+    server.logs("error Script: /never-ends.php, after its response: ended after 1s")
+
+
 def failures(server):
     server.forget_logs()
     assert server.fetch("/down/index.php")[0] == 502
@@ -344,7 +383,7 @@ def failures(server):
     server.logs("await response: timed out", lambda: server.fetch("/slow.php"))
 
 
-CHECKS = [pages, variables, sources, uploads, messages, streams, leaving, files, idle, failures]
+CHECKS = [pages, variables, sources, uploads, messages, streams, leaving, files, idle, after, failures]
 
 
 def main():

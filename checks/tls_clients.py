@@ -145,7 +145,9 @@ def check_client(server, name, command, no_certificate, certificate):
         mark = f"{name}-{version}-refused"
         refused = [*command, server.folder / "ca.pem", version, *no_certificate, f"https://127.0.0.1:{server.port}/?{mark}"]
         ended = subprocess.run(refused, capture_output=True, text=True, timeout=STEP_TIMEOUT)
-        assert ended.returncode != 0 and "ertificate" in ended.stderr, ended
+        # With TLS 1.3, a client learns of it after its handshake. Java sometimes names the closed channel only.
+        reasons = ["ertificate"] + ["ClosedChannelException"] * (version == "TLSv1.3")
+        assert ended.returncode != 0 and any(reason in ended.stderr for reason in reasons), ended
         assert not server.logged(mark), "a client without a certificate sends no request"
         print(f"{name}, {version}: a handshake, two resumptions, with a client certificate, too; without one refused")
 

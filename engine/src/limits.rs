@@ -250,6 +250,9 @@ pub(crate) const LARGE_SEND_BUFFERS_MAX: usize = 64;
 pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;
 /// How long a listening socket that is about to close still accepts the connections that the kernel has held back.
 pub(crate) const DEFERRED_CONNECTIONS_TIME: Duration = Duration::from_millis(50);
+/// How long the listeners of a server that stops accept if the kernel still holds connections then. It completes one
+/// without data when it has repeated its SYN-ACK, one second after the handshake, and needs a round trip for that.
+pub(crate) const HELD_CONNECTIONS_TIME: Duration = Duration::from_millis(1500);
 /// Bytes that one read prefetches. With io_uring the kernel copies on the worker without yielding, so a larger read
 /// delays other connections.
 pub(crate) const PREFETCH_BYTES: usize = 64 * 1024;

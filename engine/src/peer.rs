@@ -1,16 +1,27 @@
-//! The remote end of a connection, as applications and sockets know it.
+//! The ends of a connection, as applications and sockets know them.
 
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Placeholder for the peer address of a Unix socket connection: 127.0.0.1 with port 0, which no
 /// TCP connection has.
 pub const UNIX_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The two ends of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Ends {
+    /// The remote end; [`UNIX_PEER`] for a Unix socket.
+    pub(crate) peer: SocketAddr,
+    /// The address that the client connected to; `None` for a Unix socket. Connections share it, so that an idle one
+    /// has no more than a pointer.
+    pub(crate) local: Option<Rc<SocketAddr>>,
+}
 
 /// Resolves when the server stops. Can be awaited on any thread.
 pub type StoppingFuture = Pin<Box<dyn Future<Output = ()> + Send>>;

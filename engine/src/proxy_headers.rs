@@ -63,19 +63,22 @@ pub(crate) enum Origin {
     Stranger,
 }
 
-/// Receives the header of a connection from `proxy`. Returns the client: the proxy itself if the header names none, as in a
-/// health check.
+/// What a header states of a connection: its client, and the address that the client connected to. `None` if it names no client,
+/// as that of a health check.
+pub(crate) type NamedEnds = Option<(SocketAddr, SocketAddr)>;
+
+/// Receives the header of a connection.
 ///
 /// # Errors
 /// If the connection begins with no valid header, or the header is not complete in time.
-pub(crate) async fn receive(fd: OwnedFd, proxy: SocketAddr, time: Duration) -> io::Result<(OwnedFd, SocketAddr)> {
+pub(crate) async fn receive(fd: OwnedFd, time: Duration) -> io::Result<(OwnedFd, NamedEnds)> {
     let parse = |bytes: &[u8]| match parse(bytes) {
         Ok(header) => Ok(header.map(|header| (header.len, header.peer))),
         Err(malformed) => Err(io::Error::new(ErrorKind::InvalidData, malformed)),
     };
     let (fd, peer) = receive_prefix(fd, (HEADER_BYTES_MAX, time), parse).await?;
     Ok(match peer {
-        ProxiedPeer::Client { source, .. } => (fd, source),
-        ProxiedPeer::Unknown => (fd, proxy),
+        ProxiedPeer::Client { source, destination } => (fd, Some((source, destination))),
+        ProxiedPeer::Unknown => (fd, None),
     })
 }

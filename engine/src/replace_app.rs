@@ -12,6 +12,7 @@ use crate::net::listen::Endpoint;
 use crate::net::runtime::spawn_local;
 use crate::net::socket::Socket;
 use crate::net::worker::{Worker, WorkerEvent};
+use crate::peer::Ends;
 use crate::proxy_headers::{self, Origin, ProxyHeaders};
 use crate::service::{
     Admission, AdmissionHook, CloseReason, Closed, EngineError, ErrorHook, Observer, Phase, Response, ServerEvent,
@@ -20,6 +21,7 @@ use crate::service::{
 use std::cell::{Ref, RefCell};
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, mpsc as threads};
 
@@ -180,6 +182,8 @@ pub(crate) struct WorkerApps<T, O> {
     config: RefCell<AppConfig>,
     /// Replaced versions that still have connections.
     replaced: RefCell<Vec<Weak<AppContext<T, O>>>>,
+    /// The address that the last client connected to.
+    last_local: RefCell<Option<Rc<SocketAddr>>>,
 }
 
 impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
@@ -195,6 +199,7 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
                 },
                 config: RefCell::new(config),
                 replaced: RefCell::default(),
+                last_local: RefCell::default(),
             }
         })
     }
@@ -235,7 +240,10 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
     pub(crate) fn accept(self: &Rc<Self>, accepted: Accepted, endpoint: &Endpoint) {
         let origin = self.config.borrow().proxy_headers.origin(endpoint, accepted.peer);
         match origin {
-            Origin::Client => self.serve(accepted, endpoint),
+            Origin::Client => {
+                let local = local_address(&accepted.fd, endpoint);
+                self.serve((accepted, local), endpoint);
+            }
             Origin::Proxy => drop(spawn_local(self.clone().serve_client_of_proxy(accepted, endpoint.clone()))),
             Origin::Stranger => self.report_invalid_header(accepted.peer),
         }
@@ -245,8 +253,14 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
     async fn serve_client_of_proxy(self: Rc<Self>, accepted: Accepted, endpoint: Endpoint) {
         let Accepted { fd, peer, permit } = accepted;
         let time = self.config.borrow().limits.header_timeout;
-        match proxy_headers::receive(fd, peer, time).await {
-            Ok((fd, client)) => self.serve(Accepted { fd, peer: client, permit }, &endpoint),
+        match proxy_headers::receive(fd, time).await {
+            Ok((fd, Some((client, destination)))) => {
+                self.serve((Accepted { fd, peer: client, permit }, Some(destination)), &endpoint);
+            }
+            Ok((fd, None)) => {
+                let local = local_address(&fd, &endpoint);
+                self.serve((Accepted { fd, peer, permit }, local), &endpoint);
+            }
             Err(_) => self.report_invalid_header(peer),
         }
     }
@@ -258,8 +272,9 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
         app.observer.closed(&Closed { peer, reason, phase: Phase::ReadingHead, requests: 0 });
     }
 
-    /// Starts to serve a connection, unless the admission hook refuses it.
-    fn serve(&self, accepted: Accepted, endpoint: &Endpoint) {
+    /// Starts to serve a connection, unless the admission hook refuses it. `local` is the address that the client connected
+    /// to.
+    fn serve(&self, (accepted, local): (Accepted, Option<SocketAddr>), endpoint: &Endpoint) {
         let (app, peer) = (self.app(), accepted.peer);
         app.worker.count_accepted();
         let counted = match self.config.borrow().admission_hook.call(peer) {
@@ -283,7 +298,23 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
         };
         let (id, permits) = (app.worker.insert_connection(), (accepted.permit, counted));
         let link = Link::new(Socket::new(accepted.fd, &app.worker), session);
-        spawn_local(connection::run(link, peer, (id, first_protocol), app.clone(), permits));
+        spawn_local(connection::run(
+            link,
+            Ends { peer, local: self.share(local) },
+            (id, first_protocol),
+            app.clone(),
+            permits,
+        ));
+    }
+
+    /// Returns a shared copy of an address: most connections of a worker have the one before.
+    fn share(&self, local: Option<SocketAddr>) -> Option<Rc<SocketAddr>> {
+        let local = local?;
+        let mut last = self.last_local.borrow_mut();
+        if last.as_deref() != Some(&local) {
+            *last = Some(Rc::new(local));
+        }
+        last.clone()
     }
 
     /// Reports an event of the worker to the observer.
@@ -301,5 +332,18 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
     pub(crate) fn tick(&self) {
         self.app().observer.tick();
         self.replaced.borrow().iter().filter_map(Weak::upgrade).for_each(|earlier| earlier.observer.tick());
+    }
+}
+
+/// Returns the address that the client of an accepted connection connected to; `None` for a Unix socket.
+fn local_address(fd: &OwnedFd, endpoint: &Endpoint) -> Option<SocketAddr> {
+    match endpoint {
+        // A listener at one address has no other one.
+        Endpoint::Inet(address) if !address.ip().is_unspecified() => Some(*address),
+        Endpoint::Inet(address) => {
+            let local = rustix::net::getsockname(fd).ok().and_then(|local| SocketAddr::try_from(local).ok());
+            Some(local.unwrap_or(*address))
+        }
+        Endpoint::Unix(_) => None,
     }
 }

@@ -7,6 +7,7 @@ use crate::mailbox::{MailboxReceiver, mailbox};
 use crate::net::accepted::Accepted;
 use crate::net::backend::{Backend, BackendChoice, Driver};
 use crate::net::executor::{self, StopState, WorkerConfig};
+use crate::net::held_connections::HeldConnections;
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::stream_listener::{StreamContext, StreamListener, StreamSource};
 use crate::net::worker::{Worker, WorkerCommand, WorkerPool};
@@ -347,6 +348,7 @@ impl<O: Observer + Clone + Send> Server<O> {
                 accepted,
                 inboxes,
                 accepting: AtomicUsize::new(workers),
+                held_at_stop: HeldConnections::default(),
                 has_reported_uring_unavailable: AtomicBool::new(false),
             }),
         };
@@ -549,10 +551,17 @@ impl Handle {
     ///
     /// Blocks until no worker accepts there any more, so it must not be called on a worker.
     pub fn remove_listener(&self, endpoint: &Endpoint) {
+        self.remove_listeners([endpoint]);
+    }
+
+    /// Removes several listeners, in the time that one takes. See [`Handle::remove_listener`].
+    pub fn remove_listeners<'a>(&self, endpoints: impl IntoIterator<Item = &'a Endpoint>) {
         let (done, all_done) = threads::channel::<Infallible>();
-        for inbox in &self.pool.inboxes {
-            // A worker that has ended accepts nothing.
-            let _ = inbox.send(WorkerCommand::RemoveListener(endpoint.clone(), done.clone()));
+        for endpoint in endpoints {
+            for inbox in &self.pool.inboxes {
+                // A worker that has ended accepts nothing.
+                let _ = inbox.send(WorkerCommand::RemoveListener(endpoint.clone(), done.clone()));
+            }
         }
         drop(done);
         // Nothing is sent. The channel closes when all workers have dropped their senders.

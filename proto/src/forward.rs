@@ -8,7 +8,7 @@ mod names;
 mod request;
 mod response;
 
-pub use forwarded::{ClientInfo, ForwardedFields, PeerTrust};
+pub use forwarded::{ClientInfo, ForwardedFields, NamedOrigin, PeerTrust};
 pub use request::{
     DoubtfulNames, ForwardedRequest, RequestRules, TeTrailers, ViaField, forward_request, forward_request_trailers,
 };

@@ -3,13 +3,14 @@
 //! This crate never does I/O, reads a clock, spawns, logs, or draws random numbers.
 //!
 //! It parses bytes ([`head`], [`target`], [`path`], [`condition`], [`range`], [`encoding`],
-//! [`date`]), builds request heads from parts ([`HeadBuilder`]), and writes responses ([`http1::write`]).
+//! [`accept`], [`date`]), builds request heads from parts ([`HeadBuilder`]), and writes responses ([`http1::write`]).
 //! A refused request yields a [`Reject`]: its status code, the persistence of the connection, a message
 //! and a name for the log. [`http2::Connection`] is a connection of HTTP/2. [`fastcgi`] and [`cgi`] are the
 //! side of a web server towards scripts, and [`proxy_protocol`] the header in which a proxy names a client.
 
 #![forbid(unsafe_code)]
 
+pub mod accept;
 pub mod cgi;
 pub mod condition;
 pub mod date;

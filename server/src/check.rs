@@ -8,7 +8,7 @@ use crate::config::{
 };
 use crate::config_path;
 use crate::memory_budget::MemoryBudget;
-use crate::preflight::Disk;
+use crate::preflight::{CheckScope, Disk};
 use crate::process::Sandbox;
 use crate::snapshot::Refusal;
 use crate::{certificate_warnings, log, preflight, process, reload, root_warnings};
@@ -68,7 +68,7 @@ fn stated_routes(requirements: &[MachineRequirement]) -> usize {
 
 /// Reads a configuration, checks its requirements, and compiles it.
 fn read(file: &Path) -> Result<(Configuration, Compiled), Refusal> {
-    let mut configuration = reload::read(file)?;
+    let mut configuration = reload::read(file, CheckScope::All)?;
     match compile::compile(&configuration, &CarriedState::default(), &Disk) {
         Ok(compiled) => Ok((configuration, compiled)),
         Err(problems) => Err(Refusal::of(problems, &mut configuration)),

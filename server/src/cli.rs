@@ -348,10 +348,9 @@ fn to(text: &str) -> Result<String, String> {
 /// Returns a URL without the slash that browsers and other programs write at its end. The whole path of a request is
 /// forwarded, so it means nothing.
 fn without_slash(url: &str) -> &str {
-    match url.split_once("://") {
-        Some((_, host)) if host.len() > 1 && host.find('/') == Some(host.len() - 1) => &url[..url.len() - 1],
-        _ => url,
-    }
+    let host = url.split_once("://").map_or(url, |(_, host)| host);
+    let is_root = host.len() > 1 && host.find('/') == Some(host.len() - 1) && !host.starts_with("unix:");
+    url.strip_suffix('/').filter(|_| is_root).unwrap_or(url)
 }
 
 /// Checks that a URL has no path, for which the command has no option.

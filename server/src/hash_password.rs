@@ -98,6 +98,6 @@ mod tests {
         let (one, other) = (hash("warp and weft").unwrap(), hash("warp and weft").unwrap());
         assert_ne!(one, other);
         assert!(one.starts_with("$argon2id$v=19$m=65536,t=3,p=4$"), "{one}");
-        assert!(Users::parse(&format!("ann:{one}\nbob:{other}\n")).is_ok());
+        assert_eq!(Users::parse(&format!("ann:{one}\nbob:{other}\n")).1, []);
     }
 }

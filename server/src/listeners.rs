@@ -98,9 +98,8 @@ impl ListenerSet {
 
     /// Removes listeners that are no longer configured.
     pub(crate) fn remove_unlisted(&self, serving_process: &ServingProcess, server: &Handle) {
-        for endpoint in self.release_unlisted(serving_process).iter().filter(|endpoint| !self.is_open(endpoint)) {
-            server.remove_listener(endpoint);
-        }
+        let released = self.release_unlisted(serving_process);
+        server.remove_listeners(released.iter().filter(|endpoint| !self.is_open(endpoint)));
     }
 
     fn release_unlisted(&self, serving_process: &ServingProcess) -> Vec<Endpoint> {

@@ -6,7 +6,7 @@ use crate::certificates::{CertificatePaths, LoadError, load};
 use crate::compile::CarriedState;
 use crate::config::value::Address;
 use crate::config::{MachineRequirement, MachineRequirementKind, PageUse, Problem, Sources};
-use crate::site::Root;
+use crate::site::{LiveUsers, Root};
 use rustix::fs::{Access, OFlags, access};
 use selvedge::proto::path::SafePath;
 use std::collections::HashMap;
@@ -69,6 +69,9 @@ pub(crate) fn read_regular(file: &Path) -> io::Result<Vec<u8>> {
 pub(crate) enum CheckScope {
     /// All, for a program that starts.
     All,
+    /// All except files of users, for a process that its supervisor starts: a line that another program has written must
+    /// not prevent a restart.
+    Supervised,
     /// Those of sites, for an application that embeds them.
     Sites,
     /// Those of a process that serves already. Its supervisor checks what needs privileges.
@@ -83,7 +86,9 @@ pub(crate) fn problems(requirements: &[MachineRequirement], scope: CheckScope) -
         | MachineRequirementKind::ListenAddress(_)
         | MachineRequirementKind::User(_)
         | MachineRequirementKind::Group(_)
-        | MachineRequirementKind::Program(_) => scope == CheckScope::All,
+        | MachineRequirementKind::ProgramUser(_)
+        | MachineRequirementKind::Program(_) => matches!(scope, CheckScope::All | CheckScope::Supervised),
+        MachineRequirementKind::UserFile(_) => matches!(scope, CheckScope::All | CheckScope::Sites),
         MachineRequirementKind::WritableFile(_) => scope != CheckScope::Sites,
         _ => true,
     });
@@ -160,10 +165,13 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
         MachineRequirementKind::User(name) => check_account(crate::process::find_user(name)),
         #[cfg(feature = "program")]
         MachineRequirementKind::Group(name) => check_account(crate::process::find_group(name)),
+        #[cfg(feature = "program")]
+        MachineRequirementKind::ProgramUser(name) => check_program_user(name.as_deref()),
         // An application that embeds sites keeps its own user.
         #[cfg(not(feature = "program"))]
         MachineRequirementKind::User(_)
         | MachineRequirementKind::Group(_)
+        | MachineRequirementKind::ProgramUser(_)
         | MachineRequirementKind::Certificate(_)
         | MachineRequirementKind::CertificateFolder(_)
         | MachineRequirementKind::ClientAuthorities(_)
@@ -279,6 +287,20 @@ fn check_program(path: &Path) -> Result<(), (String, String)> {
     }
 }
 
+/// Checks that the programs of requests do not run as root, which the server refuses at its start.
+#[cfg(feature = "program")]
+fn check_program_user(name: Option<&str>) -> Result<(), (String, String)> {
+    let is_root = match name {
+        // A name that is not known is another problem.
+        Some(name) => crate::process::find_user(name).is_ok_and(|user| user.uid.is_root()),
+        None => rustix::process::geteuid().is_root(),
+    };
+    match is_root {
+        true => unmet("the programs would run as root".to_owned(), "write user=\"NAME\" behind the folder"),
+        false => Ok(()),
+    }
+}
+
 /// Each line of an htpasswd file is empty, a comment, or a name, a colon and a hash.
 fn check_user_file(path: &Path) -> Result<(), (String, String)> {
     let text = match Disk.text(path) {
@@ -302,7 +324,10 @@ fn check_user_file(path: &Path) -> Result<(), (String, String)> {
             return unmet(what, "`selvedge hash-password --name NAME` prints such a line");
         }
     }
-    Ok(())
+    match LiveUsers::problem_of(path, &text) {
+        Some(what) => unmet(what, "`selvedge hash-password --name NAME` prints a valid line"),
+        None => Ok(()),
+    }
 }
 
 fn check_address(address: &Address) -> Result<(), (String, String)> {
@@ -335,5 +360,18 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(all(test, feature = "program"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_requests_never_run_as_root() {
+        assert_eq!(check_program_user(Some("root")).unwrap_err().0, "the programs would run as root");
+        assert_eq!(check_program_user(Some("nobody")), Ok(()));
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(check_program_user(None).is_err(), is_root, "that of the server is this one");
     }
 }

@@ -130,8 +130,19 @@ mod tests {
         assert_eq!(settings.upstreams[0].name, "unix:/run/app.sock");
         let settings = configuration(&["--to", "http://localhost:9000/"]).unwrap().settings;
         assert_eq!(settings.upstreams[0].name, "http://localhost:9000");
+        let settings = configuration(&["--to", "localhost:9000/"]).unwrap().settings;
+        assert_eq!(settings.upstreams[0].name, "http://localhost:9000");
         assert_eq!(settings.sites[0].routes[0].body_bytes_max, 1 << 50);
         assert_eq!(options(&["--to", "9000"]).unwrap().from, [ProxyFrom::Address("127.0.0.1:8080".to_owned())]);
+    }
+
+    #[test]
+    fn a_route_with_all_paths_takes_the_slash_of_a_url() {
+        for (pattern, expected) in [("/*", Some("http://a:1")), ("/api/*", None)] {
+            let read = read(&format!("site \"*\" {{\n    route \"{pattern}\" {{ proxy \"http://a:1/\"; }}\n}}\n"));
+            let name = read.ok().map(|read| read.settings.upstreams[0].name.clone());
+            assert_eq!(name.as_deref(), expected, "{pattern}");
+        }
     }
 
     #[test]
@@ -151,6 +162,7 @@ mod tests {
         for (arguments, expected) in [
             (&["--to", "http://a:1/api/?q"][..], "proxy \"http://a:1\" { path \"/api/*\"; }"),
             (&["--to", "localhost:9000/api"], "proxy \"http://localhost:9000\" { path \"/api/*\"; }"),
+            (&["--to", "http://[::1"], "`[::1` is neither an address nor a host name"),
             (&["--to", "http://a:1//"], "the address of a server has no path"),
             (&["--to", "app.internal"], "write \"app.internal:8080\""),
             (&["--to", "9000", "--host", "a b"], "is not a host"),

@@ -23,7 +23,7 @@ use crate::status::{
     ServerStatus, SiteStatus,
 };
 use crate::status_resources::{DescriptorStatus, MemoryStatus, RateHistory};
-use crate::watched_lists::WatchedLists;
+use crate::watched_lists::{ListChange, WatchedLists};
 use crate::{certificates, compile, config_diff};
 use selvedge::{AppHandle, Driver, Endpoint, Handle, Server};
 use std::cell::Cell;
@@ -74,6 +74,26 @@ pub(crate) struct LiveServer {
     rates: RateHistory,
 }
 
+/// What a reload reads.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ReloadSource {
+    /// The file of the configuration.
+    File,
+    /// A text instead of it.
+    Text(String),
+    /// The running configuration, with its lists as they are now.
+    RunningWithNewLists,
+}
+
+impl ReloadSource {
+    fn into_text(self) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::File | Self::RunningWithNewLists => None,
+        }
+    }
+}
+
 /// Reads files within the sandbox, and records whether any was denied.
 #[derive(Default)]
 struct SandboxedFiles<'a> {
@@ -113,15 +133,11 @@ impl Sources for SandboxedFiles<'_> {
 ///
 /// # Errors
 /// All problems.
-pub(crate) fn read(file: &Path) -> Result<Configuration, Refusal> {
+pub(crate) fn read(file: &Path, scope: CheckScope) -> Result<Configuration, Refusal> {
     let configuration = config::read(file, &Disk).map_err(|problems| {
-        let of_machine = preflight::problems(problems.requirements(), CheckScope::All);
+        let of_machine = preflight::problems(problems.requirements(), scope);
         Refusal::Problems(problems.with(of_machine))
     })?;
-    check_requirements(configuration, CheckScope::All)
-}
-
-fn check_requirements(configuration: Configuration, scope: CheckScope) -> Result<Configuration, Refusal> {
     let problems = preflight::problems(&configuration.requirements, scope);
     refuse(problems, configuration)
 }
@@ -238,20 +254,22 @@ impl LiveServer {
 
     /// Stops accepting, because another process serves.
     pub(crate) fn stop_listening(&self) {
-        self.listeners.endpoints().for_each(|endpoint| self.handle.remove_listener(endpoint));
+        self.handle.remove_listeners(self.listeners.endpoints());
         self.remote_control.iter().for_each(RemoteEndpoint::stop);
     }
 
-    /// Reloads the configuration: that of the file, or a text instead of it.
+    /// Reloads the configuration.
     ///
     /// # Errors
     /// All problems; nothing has changed then.
-    pub(crate) fn reload(&mut self, text: Option<String>) -> Result<ReloadOutcome, Refusal> {
+    pub(crate) fn reload(&mut self, source: ReloadSource) -> Result<ReloadOutcome, Refusal> {
         // A new process would read the file.
-        let is_text = text.is_some();
-        let replaced = text.map(|text| (self.file.as_path(), text));
+        let is_text = matches!(source, ReloadSource::Text(_));
+        let is_running = source == ReloadSource::RunningWithNewLists;
+        let replaced = source.into_text().map(|text| (self.file.as_path(), text));
         let sources = SandboxedFiles { replaced, ..SandboxedFiles::default() };
-        let configuration = match config::read(&self.file, &sources) {
+        let running = self.lists.running(&sources);
+        let configuration = match config::read(&self.file, if is_running { &running } else { &sources }) {
             Ok(configuration) => configuration,
             // A new process may be able to read it, or reports that it is unreadable.
             Err(_)
@@ -362,8 +380,8 @@ impl LiveServer {
     }
 
     /// Reloads, and logs the result.
-    pub(crate) fn reload_and_log(&mut self, text: Option<String>) -> Result<ReloadOutcome, Refusal> {
-        let done = self.reload(text);
+    pub(crate) fn reload_and_log(&mut self, source: ReloadSource) -> Result<ReloadOutcome, Refusal> {
+        let done = self.reload(source);
         match &done {
             Ok(reloaded) => self.snapshot.logs.log(Level::Info, "Reloaded", reloaded.lines().join("; ")),
             Err(refusal) => {
@@ -375,15 +393,25 @@ impl LiveServer {
         done
     }
 
-    /// Reloads the configuration if an included list has changed.
+    /// Puts an included list into force that has changed.
     pub(crate) fn reload_changed_lists(&mut self) {
         if self.serving_process.is_shutting_down() {
             return;
         }
-        if let Some(list) = self.lists.take_changed() {
-            self.snapshot.logs.log(Level::Info, "ListChanged", format!("{} has changed", list.display()));
+        let changes = self.lists.take_changes();
+        for change in &changes {
+            let (level, name, text) = match change {
+                ListChange::Changed(list) => (Level::Info, "ListChanged", format!("{} has changed", list.display())),
+                ListChange::Removed(list) => {
+                    let text = "was removed; if its name is written out, its earlier entries stay in force";
+                    (Level::Error, "ListRemoved", format!("{} {text}", list.display()))
+                }
+            };
+            self.snapshot.logs.log(level, name, text);
+        }
+        if !changes.is_empty() {
             // Its result is in the log.
-            let _ = self.reload_and_log(None);
+            let _ = self.reload_and_log(ReloadSource::RunningWithNewLists);
         }
     }
 
@@ -408,24 +436,16 @@ impl LiveServer {
         self.snapshot.wait_for_names();
     }
 
-    /// Logs what has happened to the names of upstream servers.
-    pub(crate) fn log_name_events(&self) {
-        self.snapshot.log_name_events();
-    }
-
-    /// Loads certificates again whose files have changed.
-    pub(crate) fn refresh_certificates(&self) {
+    /// Loads certificates and users again whose files have changed.
+    pub(crate) fn refresh_files(&self) {
         self.snapshot.refresh_certificates();
-    }
-
-    /// Reads the files of users again that have changed.
-    pub(crate) fn refresh_users(&self) {
         self.snapshot.refresh_users();
     }
 
-    /// Logs what has happened to the certificates that the server gets by itself.
-    pub(crate) fn log_certificate_events(&self) {
+    /// Logs what has happened to the certificates that the server gets by itself, and to the names of upstream servers.
+    pub(crate) fn log_events(&self) {
         self.snapshot.log_certificate_events();
+        self.snapshot.log_name_events();
     }
 
     /// Returns the state of the certificates that the server gets by itself.

@@ -7,10 +7,11 @@ use crate::config::model;
 use crate::config_path;
 use crate::log;
 use crate::log::config::Level;
+use crate::preflight::CheckScope;
 use crate::process::{
     self, ControlHandler, ControlReply, RunMode, StartError, StartedPrograms, StartedRunner, StatusFormat, StopMode,
 };
-use crate::reload::{self, LiveServer};
+use crate::reload::{self, LiveServer, ReloadSource};
 use crate::remote_control::{RemoteCommands, RemoteControl};
 use crate::snapshot::Refusal;
 use crate::{certificate_status, check};
@@ -37,7 +38,8 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         Ok(file) => file,
         Err(problem) => return print_refusal(&Refusal::Plain(problem)),
     };
-    let mut configuration = match reload::read(&file) {
+    let scope = if process::is_supervised() { CheckScope::Supervised } else { CheckScope::All };
+    let mut configuration = match reload::read(&file, scope) {
         Ok(configuration) => configuration,
         Err(refusal) => return print_refusal(&refusal),
     };
@@ -135,7 +137,7 @@ impl ServerCommands {
 
     fn reload_from(&self, text: Option<String>) -> ControlReply {
         let Some(live) = &mut *self.live() else { return ControlReply::Refused(STOPPED.to_owned()) };
-        match live.reload_and_log(text) {
+        match live.reload_and_log(text.map_or(ReloadSource::File, ReloadSource::Text)) {
             Ok(reloaded) => {
                 let lines = reloaded.lines();
                 if !live.logs_to_standard_error(model::Level::Info) {
@@ -159,11 +161,9 @@ impl ServerCommands {
             match &mut *self.live() {
                 Some(live) => {
                     live.check_roots();
-                    live.refresh_certificates();
-                    live.refresh_users();
+                    live.refresh_files();
                     live.reload_changed_lists();
-                    live.log_certificate_events();
-                    live.log_name_events();
+                    live.log_events();
                     live.record_counts();
                     if expiry_checked.is_none_or(|at| at.elapsed() >= EXPIRY_CHECK_INTERVAL) {
                         expiry_checked = Some(Instant::now());

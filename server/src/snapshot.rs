@@ -289,8 +289,12 @@ impl Snapshot {
                         format!("{} has changed and is in use", path.display()),
                     );
                 }
-                UsersRefreshed::Refused(why) => {
-                    self.logs.log(Level::Error, "UsersRefused", format!("the earlier users stay in force: {why}"));
+                UsersRefreshed::Faulty(why) => {
+                    let text = format!("these lines have no user, the others are in use: {why}");
+                    self.logs.log(Level::Error, "UsersRefused", text);
+                }
+                UsersRefreshed::Unreadable(why) => {
+                    self.logs.log(Level::Error, "UsersRefused", format!("the file has no users now: {why}"));
                 }
             }
         }

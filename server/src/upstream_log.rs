@@ -1,13 +1,14 @@
-//! Logs what happens to the servers of upstreams and to their names.
+//! Logs what happens to the servers of upstreams and to their names, and what scripts report after their responses.
 
 use crate::compile::CarriedState;
 use crate::log::Logs;
 use crate::log::config::Level;
 use crate::resolver::ResolverEvent;
-use crate::site::{ServerChange, UpstreamEvent};
+use crate::site::{LateScriptMessage, ServerChange, UpstreamEvent};
 use std::sync::Arc;
 
-/// Logs changes of the servers of all upstreams from now on, in place of an earlier configuration's logs.
+/// Logs changes of the servers of all upstreams and late messages of scripts from now on, in place of an earlier
+/// configuration's logs.
 pub(crate) fn observe(carried: &CarriedState, logs: &Arc<Logs>) {
     for upstream in carried.upstreams() {
         // The end of the server waits until nothing else holds the logs.
@@ -21,6 +22,14 @@ pub(crate) fn observe(carried: &CarriedState, logs: &Arc<Logs>) {
             };
             if let Some(logs) = logs.upgrade() {
                 logs.log(level, name, event.to_string());
+            }
+        }));
+    }
+    for load in carried.gateway_loads() {
+        let logs = Arc::downgrade(logs);
+        load.set_observer(Arc::new(move |message: &LateScriptMessage<'_>| {
+            if let Some(logs) = logs.upgrade() {
+                logs.log_separately(Level::Error, "Script", message.to_string());
             }
         }));
     }

@@ -1,14 +1,45 @@
 //! Notices changes of included lists: files of networks and users that other programs write.
+//!
+//! A new list is put into force with the configuration that is running, so that neither a mistake nor an unfinished change
+//! in another file delays it or is put into force with it.
 
-use crate::config::Configuration;
+use crate::config::{Configuration, Sources, has_wildcard};
 use selvedge::service::FileStamp;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The lists of a configuration, as they were when it was read.
+/// The files of a configuration, as they were when it was read.
 #[derive(Debug)]
-pub(crate) struct WatchedLists(Vec<(PathBuf, Option<FileStamp>)>);
+pub(crate) struct WatchedLists {
+    lists: BTreeMap<PathBuf, WatchedList>,
+    /// The texts of all files. That of a list is used if it does not exist any more and its name is written out.
+    texts: HashMap<PathBuf, Arc<str>>,
+    /// The files that patterns named, by folder and pattern.
+    matches: HashMap<(PathBuf, String), Vec<PathBuf>>,
+}
+
+/// A list when it was last looked at.
+#[derive(Debug)]
+struct WatchedList {
+    stamp: Option<FileStamp>,
+    /// The number of looks in a row at which it did not exist.
+    absences: u32,
+}
+
+/// A list that has changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ListChange {
+    /// It has new content.
+    Changed(PathBuf),
+    /// It does not exist any more.
+    Removed(PathBuf),
+}
+
+/// Looks without a list before it counts as removed. A program may replace a file by removing it first.
+const ABSENCES_MAX: u32 = 2;
 
 impl WatchedLists {
     /// Begins to watch the lists of a configuration. A list that has changed just now counts as changed at the next look,
@@ -16,24 +47,72 @@ impl WatchedLists {
     pub(crate) fn of(configuration: &Configuration) -> Self {
         let now = SystemTime::now();
         let stamp = |list: &PathBuf| stamp_of(list).filter(|stamp| !stamp.changed_recently(now));
-        Self(configuration.lists.iter().map(|list| (list.clone(), stamp(list))).collect())
+        // The removal of a list was noticed before.
+        let absences = |list: &PathBuf| if list.exists() { 0 } else { ABSENCES_MAX };
+        let watched = |list: &PathBuf| (list.clone(), WatchedList { stamp: stamp(list), absences: absences(list) });
+        let texts = configuration.texts.contents();
+        Self {
+            lists: configuration.lists.iter().map(watched).collect(),
+            texts: texts.map(|(path, text)| (path.to_owned(), text.clone())).collect(),
+            matches: configuration.matches.clone(),
+        }
     }
 
-    /// Returns a list that has changed since the last call. A list that is being written counts once it is at rest, and a
-    /// list that does not exist has not changed.
-    pub(crate) fn take_changed(&mut self) -> Option<PathBuf> {
+    /// Returns the lists that have changed since the last call. A list that is being written counts once it is at rest.
+    pub(crate) fn take_changes(&mut self) -> Vec<ListChange> {
         let now = SystemTime::now();
-        let mut changed = None;
-        for (list, known) in &mut self.0 {
-            match stamp_of(list) {
-                Some(stamp) if *known != Some(stamp) && !stamp.changed_recently(now) => {
-                    *known = Some(stamp);
-                    changed = Some(list.clone());
+        let mut changes = Vec::new();
+        for (path, list) in &mut self.lists {
+            match stamp_of(path) {
+                Some(stamp) if list.stamp != Some(stamp) && !stamp.changed_recently(now) => {
+                    *list = WatchedList { stamp: Some(stamp), absences: 0 };
+                    changes.push(ListChange::Changed(path.clone()));
                 }
-                _ => {}
+                Some(_) => list.absences = 0,
+                None => {
+                    list.absences = list.absences.saturating_add(1);
+                    if list.absences == ABSENCES_MAX {
+                        list.stamp = None;
+                        changes.push(ListChange::Removed(path.clone()));
+                    }
+                }
             }
         }
-        changed
+        changes
+    }
+
+    /// Returns the files of the running configuration, with its lists as they are now.
+    pub(crate) fn running<'a>(&'a self, now: &'a dyn Sources) -> RunningFiles<'a> {
+        RunningFiles { lists: self, now }
+    }
+}
+
+/// The files of the running configuration, with its lists as they are now.
+pub(crate) struct RunningFiles<'a> {
+    lists: &'a WatchedLists,
+    now: &'a dyn Sources,
+}
+
+impl Sources for RunningFiles<'_> {
+    fn text(&self, file: &Path) -> Result<String, String> {
+        let known = self.lists.texts.get(file).filter(|_| !self.lists.lists.contains_key(file) || !file.exists());
+        known.map_or_else(|| self.now.text(file), |text| Ok(text.as_ref().to_owned()))
+    }
+
+    fn matching_files(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+        match self.lists.matches.get(&(folder.to_owned(), pattern.to_owned())) {
+            // A list that was removed keeps its entries if its name is written out.
+            Some(known) => {
+                let is_needed =
+                    |file: &&PathBuf| !has_wildcard(pattern) || !self.lists.lists.contains_key(*file) || file.exists();
+                Ok(known.iter().filter(is_needed).cloned().collect())
+            }
+            None => self.now.matching_files(folder, pattern),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        self.now.variable(name)
     }
 }
 

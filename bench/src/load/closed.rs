@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A server that sends nothing for this long has stalled.
-const STALL_TIMEOUT: Duration = Duration::from_secs(5);
+const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// A run with more failures than this is aborted, because its figures are useless.
 const ERRORS_MAX: u64 = 20_000;
 /// The number of connections that are opened without a pause, so that no accept queue overflows.

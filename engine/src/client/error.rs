@@ -9,8 +9,8 @@ use selvedge_proto::http2::{ConnectionError, ErrorCode};
 use std::fmt;
 use std::io::{self, ErrorKind};
 
-/// What an exchange was doing when it failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// What an exchange was doing when it failed. Later phases are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClientPhase {
     /// It opened a connection.
     Connect,
@@ -85,7 +85,7 @@ pub enum ClientErrorKind {
     Handshake(&'static str),
     /// The upstream does not support the protocol of the destination.
     ProtocolUnsupported,
-    /// The upstream of HTTP/2 does not accept extended CONNECT (RFC 8441), by which a WebSocket reaches it.
+    /// The upstream of HTTP/2 does not accept extended CONNECT (RFC 8441), by which a WebSocket reaches it. Nothing was sent.
     UpgradeUnsupported,
     /// The upstream reset the stream of HTTP/2.
     StreamReset(ErrorCode),
@@ -165,7 +165,7 @@ impl ClientErrorKind {
             SessionFailure::Incompatible => Self::Handshake("no common version or cipher suite"),
             SessionFailure::Invalid => Self::Handshake("the upstream's bytes are not valid TLS"),
             SessionFailure::PlainText => Self::Handshake("the upstream does not use TLS"),
-            SessionFailure::RefusedByPeer => Self::Handshake("the upstream refused the handshake"),
+            SessionFailure::RefusedByPeer(_) => Self::Handshake("the upstream refused the handshake"),
             SessionFailure::UnknownServerName => Self::Handshake("the upstream does not know the server name"),
             SessionFailure::ClientCertificate(reason) => Self::ClientCertificate(reason),
             SessionFailure::Abandoned => Self::Closed,

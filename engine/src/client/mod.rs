@@ -33,7 +33,7 @@ mod tunnel;
 mod tunnel_end;
 
 pub use crate::net::client_session::ClientTls;
-pub use crate::net::sys::command::{ProgramLimits, limit_program};
+pub use crate::net::sys::command::{ProgramLimits, hide_inherited_descriptors, limit_program};
 pub use byte_stream::ByteStream;
 pub use destination::{Address, Destination, Protocol};
 pub use error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
@@ -50,7 +50,7 @@ use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use std::fmt;
 use std::rc::Rc;
-use table::{IdleCheck, Table};
+use table::Table;
 
 /// Receives the interim responses of an exchange.
 type Interim<'a> = &'a mut dyn FnMut(StatusCode, &Fields);
@@ -117,7 +117,7 @@ impl Client {
                 http2::send(table, to, connect, content, (timeouts, &mut *interim)).await
             } else {
                 // Nothing in an extended CONNECT tells another method.
-                Err(ClientError::new(ClientPhase::SendRequest, ClientErrorKind::UpgradeUnsupported, RetrySafety::Never))
+                Err(http2::UPGRADE_UNSUPPORTED)
             };
             match sent {
                 Err(error) if error.kind != ClientErrorKind::UpgradeUnsupported => return Err(error),
@@ -141,7 +141,7 @@ impl Client {
     pub async fn open(&self, to: &Destination, timeouts: &ClientTimeouts) -> Result<ByteStream, ClientError> {
         let table = &self.0.0;
         let group = table.group(to);
-        if let Some(lease) = table.take_idle(&group, IdleCheck::Thorough) {
+        if let Some(lease) = table.take_idle(&group) {
             return Ok(ByteStream::new(lease, timeouts.response));
         }
         let lease = open::open(table, &group, timeouts.connect, ApplicationProtocol::None).await?;

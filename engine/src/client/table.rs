@@ -132,8 +132,11 @@ impl Table {
         Lease { table: self.clone(), id, connection: None }
     }
 
-    /// Takes the connection of a destination that was used last and that is open. A thorough check calls the system.
-    pub(super) fn take_idle(self: &Rc<Self>, group: &Rc<Group>, check: IdleCheck) -> Option<Lease> {
+    /// Takes the connection of a destination that was used last, is open and has received nothing.
+    ///
+    /// It calls the system each time: what the runtime knows may be late, and bytes that an upstream sent on an idle
+    /// connection would become the response to the next request.
+    pub(super) fn take_idle(self: &Rc<Self>, group: &Rc<Group>) -> Option<Lease> {
         loop {
             let id = group.idle.borrow_mut().pop()?;
             let Some(connection) = self.unlist(id) else { continue };
@@ -145,9 +148,7 @@ impl Table {
                 connection.close();
                 continue;
             }
-            if check == IdleCheck::Thorough || idle_for > 0 {
-                connection.link.socket().expect_readiness();
-            }
+            connection.link.socket().expect_readiness();
             if connection.is_quiet(Waker::noop()) {
                 connection.connection_use = ConnectionUse::Reused;
                 connection.idle_for = idle_for;
@@ -312,15 +313,6 @@ impl Drop for Table {
     fn drop(&mut self) {
         self.notices.wake_task();
     }
-}
-
-/// How an idle connection is checked before it is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IdleCheck {
-    /// By what the runtime knows, and after a longer idle time by the system.
-    Quick,
-    /// By the system: the request cannot be repeated.
-    Thorough,
 }
 
 /// A connection that is used, or is being opened. Dropping it closes the connection.

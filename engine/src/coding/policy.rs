@@ -147,7 +147,7 @@ fn forbids_encoding(fields: &impl FieldLookup) -> bool {
 }
 
 /// Types that are already compressed or may contain any content.
-const INCOMPRESSIBLE_TYPES: [&str; 33] = [
+const INCOMPRESSIBLE_TYPES: [&str; 34] = [
     "application/epub+zip",
     "application/font-woff",
     "application/font-woff2",
@@ -180,6 +180,7 @@ const INCOMPRESSIBLE_TYPES: [&str; 33] = [
     "application/zstd",
     "font/woff",
     "font/woff2",
+    "model/3mf",
     "multipart/x-mixed-replace",
 ];
 

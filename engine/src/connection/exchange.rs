@@ -92,7 +92,7 @@ impl ResponseRecord {
 
     fn exchange<S: Stream>(&self, transport: &Transport<S>, facts: StreamFacts) -> Exchange<'_> {
         Exchange {
-            peer: transport.peer,
+            peer: transport.ends.peer,
             stream: facts.stream,
             request: None,
             request_line: &[],

@@ -8,16 +8,16 @@ use crate::net::connection_table::{self, ConnectionId};
 use crate::net::link::Link;
 use crate::net::stream::{Detach, Stream};
 use crate::net::worker::Worker;
+use crate::peer::Ends;
 use crate::service::{Observer, Service};
 use std::any::Any;
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 /// What lasts of the transport of a parked connection.
 struct ParkedTransport<S> {
     link: Link<S>,
-    peer: SocketAddr,
+    ends: Ends,
     shared: Rc<SharedContext>,
 }
 
@@ -104,7 +104,7 @@ fn compact<S: Detach>(
     worker: &Rc<Worker>,
     id: ConnectionId,
 ) -> Result<(ParkedTransport<S>, CompactProtocol), ActiveConnection<S>> {
-    let (Transport { link, peer, shared, .. }, protocol) = match connection {
+    let (Transport { link, ends, shared, .. }, protocol) = match connection {
         ActiveConnection::Http1(connection) => {
             let mut connection = Rc::try_unwrap(connection).map_err(ActiveConnection::Http1)?;
             if !connection.transport.link.park(worker, id) {
@@ -122,7 +122,7 @@ fn compact<S: Detach>(
             (transport, ParkedProtocol::Http2(protocol, state))
         }
     };
-    Ok((ParkedTransport { link, peer, shared }, protocol))
+    Ok((ParkedTransport { link, ends, shared }, protocol))
 }
 
 /// Returns the worker's parked connections, which all have one type.
@@ -183,10 +183,10 @@ impl<S: Detach, T: Service, O: Observer, P: 'static> connection_table::Resume fo
                 ParkedProtocol::Http2(stored.expect("a parked connection has a state"), state)
             }
         };
-        let ParkedTransport { mut link, peer, shared } = transport;
+        let ParkedTransport { mut link, ends, shared } = transport;
         let worker = app.worker.clone();
         link.unpark(&worker);
-        let transport = Transport::new(link, peer, id, worker, shared).resumed();
+        let transport = Transport::new(link, ends, id, worker, shared).resumed();
         let connection = match protocol {
             ParkedProtocol::Http1(state) => {
                 ActiveConnection::Http1(Rc::new(http1::Connection::resumed(transport, state)))

@@ -14,10 +14,10 @@ use crate::net::panic;
 use crate::net::raw::ShutdownMode;
 use crate::net::runtime::spawn_local;
 use crate::net::stream::{Detach, Stream};
+use crate::peer::Ends;
 use crate::service::{CloseReason, Closed, Observer, ServerEvent, Service};
 use selvedge_proto::http2::ExtendedConnect;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -26,13 +26,13 @@ use std::task::{Context, Poll, ready};
 /// at the end.
 pub(crate) fn run<S: Detach, T: Service, O: Observer>(
     link: Link<S>,
-    peer: SocketAddr,
+    ends: Ends,
     (id, first_protocol): (ConnectionId, FirstProtocol),
     app: Rc<AppContext<T, O>>,
     permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
     // Constructed outside the future, which would otherwise reserve space for the arguments as well.
-    let transport = Transport::new(link, peer, id, app.worker.clone(), app.shared.clone());
+    let transport = Transport::new(link, ends, id, app.worker.clone(), app.shared.clone());
     run_connection(Rc::new(http1::Connection::new(transport, first_protocol)), app, permit)
 }
 
@@ -119,7 +119,7 @@ fn run_http2<S: Detach, T: Service, O: Observer>(
 
 /// Returns the record of a connection that ends.
 fn closed<S: Stream>(transport: &Transport<S>, reason: CloseReason, requests: u32) -> Closed {
-    Closed { peer: transport.peer, reason, phase: transport.timeouts.phase(), requests }
+    Closed { peer: transport.ends.peer, reason, phase: transport.timeouts.phase(), requests }
 }
 
 /// Closes a connection and reports it.
@@ -155,7 +155,7 @@ fn poll_serving<S: Stream, T, O: Observer>(
     cx: &mut Context<'_>,
 ) -> Poll<Exit> {
     panic::catch(|| serving.poll(cx)).unwrap_or_else(|message| {
-        app.observer.event(&ServerEvent::Panic { peer: transport.peer, message });
+        app.observer.event(&ServerEvent::Panic { peer: transport.ends.peer, message });
         Poll::Ready(Exit::Closed(CloseReason::Panicked))
     })
 }

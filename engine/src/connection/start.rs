@@ -53,7 +53,10 @@ async fn complete_handshake<S: Stream>(transport: &Transport<S>) -> Result<Proto
 /// Whether a handshake that fails for this reason ends with a message that the client should read.
 fn has_message(reason: &CloseReason) -> bool {
     use CloseReason::{ClientCertificateInvalid, HandshakeFailed, HandshakeIncompatible, PlainHttp, UnknownServerName};
-    matches!(reason, PlainHttp | HandshakeFailed | HandshakeIncompatible | UnknownServerName | ClientCertificateInvalid)
+    matches!(
+        reason,
+        PlainHttp | HandshakeFailed | HandshakeIncompatible | UnknownServerName | ClientCertificateInvalid(_)
+    )
 }
 
 /// Returns the protocol that the handshake agreed on. A client that offered none speaks HTTP/1.
@@ -72,8 +75,8 @@ fn reason_of(error: &io::Error) -> CloseReason {
         Some(SessionFailure::PlainText) => CloseReason::PlainHttp,
         Some(SessionFailure::Incompatible) => CloseReason::HandshakeIncompatible,
         Some(SessionFailure::UnknownServerName) => CloseReason::UnknownServerName,
-        Some(SessionFailure::ClientCertificate(_)) => CloseReason::ClientCertificateInvalid,
-        Some(SessionFailure::RefusedByPeer) => CloseReason::HandshakeRefused,
+        Some(SessionFailure::ClientCertificate(reason)) => CloseReason::ClientCertificateInvalid(reason),
+        Some(SessionFailure::RefusedByPeer(reason)) => CloseReason::HandshakeRefused(reason),
         Some(SessionFailure::Abandoned) => CloseReason::HandshakeIncomplete,
         None if error.kind() == ErrorKind::UnexpectedEof => CloseReason::HandshakeIncomplete,
         None => CloseReason::Reset,

@@ -14,12 +14,12 @@ use crate::net::link::Link;
 use crate::net::raw::{SendBuffer, SendMode, ShutdownMode};
 use crate::net::stream::Stream;
 use crate::net::worker::Worker;
+use crate::peer::Ends;
 use crate::service::CloseReason;
 use selvedge_proto::http1::write::CommonFields;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -32,7 +32,7 @@ pub(super) struct Transport<S> {
     pub(super) output: RefCell<SendBuffer>,
     /// Permit for a larger send buffer.
     pub(super) large_send_buffer: Cell<Option<LargeSendBuffer>>,
-    pub(super) peer: SocketAddr,
+    pub(super) ends: Ends,
     /// Whether it has waited for the client.
     has_waited: Cell<bool>,
 }
@@ -54,7 +54,7 @@ pub(super) enum Received {
 impl<S: Stream> Transport<S> {
     pub(super) fn new(
         link: Link<S>,
-        peer: SocketAddr,
+        ends: Ends,
         id: ConnectionId,
         worker: Rc<Worker>,
         shared: Rc<SharedContext>,
@@ -66,7 +66,7 @@ impl<S: Stream> Transport<S> {
             input: RefCell::default(),
             output: RefCell::default(),
             large_send_buffer: Cell::default(),
-            peer,
+            ends,
             has_waited: Cell::new(false),
         }
     }

@@ -64,12 +64,12 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     let sweeper = spawn_critical(&worker, sweep.run(worker.clone(), tick.clone()));
     // Adds the initial listeners before a pending stop is handled.
     while let Some(command) = inbox.try_receive() {
-        execute(command, &worker, &listeners, &*serve).await;
+        execute(command, &worker, &listeners, &*serve);
     }
     let (command_worker, command_listeners) = (worker.clone(), listeners.clone());
     let command_task = spawn_critical(&worker, async move {
         loop {
-            execute(inbox.receive().await, &command_worker, &command_listeners, &*serve).await;
+            execute(inbox.receive().await, &command_worker, &command_listeners, &*serve);
         }
     });
 
@@ -79,9 +79,10 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     select(stopped, worker.task_failed.notified()).await;
     assert!(!worker.has_failed.get(), "a critical task of the worker has panicked");
     worker.stop_accepting();
-    listeners.remove_where(|_| true).await;
+    let held = listeners.close_all().await;
     let notice = worker.begin_draining();
     let all_closed = async {
+        listeners.close_after(held, notice).await;
         while worker.connections.count() > 0 {
             worker.is_empty.notified().await;
         }
@@ -109,14 +110,21 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     tick();
 }
 
-async fn execute(command: WorkerCommand, worker: &Worker, listeners: &WorkerListeners, serve: &ServeAccepted) {
+fn execute(command: WorkerCommand, worker: &Rc<Worker>, listeners: &Rc<WorkerListeners>, serve: &ServeAccepted) {
     match command {
         WorkerCommand::Serve(accepted, endpoint) => serve(accepted, &endpoint),
         WorkerCommand::EvictIdlest => drop(worker.connections.evict_idlest()),
         // A draining worker accepts no connections.
         WorkerCommand::AddListener(..) if worker.is_draining.get() => {}
         WorkerCommand::AddListener(endpoint, sockets) => listeners.add(&endpoint, sockets),
-        WorkerCommand::RemoveListener(endpoint, _done) => listeners.remove_where(|other| *other == endpoint).await,
+        WorkerCommand::RemoveListener(endpoint, done) => {
+            let (removed, listeners) = (listeners.remove_where(|other| *other == endpoint), listeners.clone());
+            // Later commands do not wait.
+            spawn_critical(worker, async move {
+                listeners.close(removed).await;
+                drop(done);
+            });
+        }
         WorkerCommand::Inspect(inspect) => inspect(&worker.connections),
     }
 }

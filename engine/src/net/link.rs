@@ -96,8 +96,8 @@ pub(crate) enum SessionFailure {
     UnknownServerName,
     /// The client's certificate is missing or invalid, with the reason.
     ClientCertificate(&'static str),
-    /// The peer refused what this end sent, such as its certificate.
-    RefusedByPeer,
+    /// The peer refused what this end sent, such as its certificate. The text is the reason that it gave.
+    RefusedByPeer(&'static str),
     /// The server's certificate is invalid, with the reason.
     ServerCertificate(&'static str),
     /// The client ended the handshake.

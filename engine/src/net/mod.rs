@@ -14,6 +14,7 @@ pub(crate) mod connect;
 pub(crate) mod connection_table;
 pub(crate) mod epoll;
 pub(crate) mod executor;
+pub(crate) mod held_connections;
 mod idle_epoll;
 pub(crate) mod link;
 pub(crate) mod listen;

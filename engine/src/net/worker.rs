@@ -6,6 +6,7 @@ use crate::net::accepted::{Accepted, ServeAccepted};
 use crate::net::backend::Backend;
 use crate::net::clock::Clock;
 use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline, limit_idle};
+use crate::net::held_connections::HeldConnections;
 use crate::net::idle_epoll::IdleEpoll;
 use crate::net::listen::{Endpoint, WorkerSockets};
 use crate::net::turns::Turns;
@@ -18,7 +19,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -55,6 +56,7 @@ pub(crate) struct WorkerPool {
     pub(crate) inboxes: Vec<MailboxSender<WorkerCommand>>,
     /// Workers that have not begun to stop.
     pub(crate) accepting: AtomicUsize,
+    pub(crate) held_at_stop: HeldConnections,
     /// A worker has reported that io_uring is not available.
     pub(crate) has_reported_uring_unavailable: AtomicBool,
 }
@@ -134,6 +136,7 @@ impl Worker {
             accepted: vec![AtomicU64::new(0)],
             inboxes: Vec::new(),
             accepting: AtomicUsize::new(1),
+            held_at_stop: HeldConnections::default(),
             has_reported_uring_unavailable: AtomicBool::new(false),
         };
         Self::new(0, Arc::new(pool), Box::new(|_| {}), limits)
@@ -246,6 +249,16 @@ impl Worker {
     /// Returns how long a connection without a request is kept open, of at most `time`.
     pub(crate) fn idle_time(&self, time: Duration) -> Duration {
         if self.is_draining.get() { time.min(self.shutdown_notice.get()) } else { time }
+    }
+
+    /// Returns whether the kernel holds connections to one of the endpoints, when the server stops. The worker's sockets
+    /// hold back no new ones since `since`.
+    pub(crate) async fn has_held_connections(
+        &self,
+        endpoints: impl Iterator<Item = &Endpoint>,
+        since: Instant,
+    ) -> bool {
+        self.pool.held_at_stop.are_at(endpoints, since).await
     }
 
     /// Counts a connection that this worker accepted, even if admission rejects it later.

@@ -1,15 +1,17 @@
 //! The listeners of one worker. Listeners are added and removed while the worker serves.
 
-use crate::limits::{BACKLOG, DEFER_ACCEPT_SECONDS, DEFERRED_CONNECTIONS_TIME};
+use crate::limits::{BACKLOG, DEFER_ACCEPT_SECONDS, DEFERRED_CONNECTIONS_TIME, HELD_CONNECTIONS_TIME};
 use crate::net::accept::{self, Acceptor};
 use crate::net::adaptive_backlog::AdaptiveBacklog;
 use crate::net::listen::{Endpoint, WorkerSockets};
 use crate::net::sys;
 use crate::net::worker::{WorkerEvent, spawn_critical};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -17,7 +19,13 @@ use tokio::time::sleep;
 pub(crate) struct WorkerListeners {
     acceptor: Rc<Acceptor>,
     tasks: RefCell<Vec<AcceptTask>>,
+    /// Groups of removed listeners that are not yet closed.
+    closing: Cell<usize>,
+    closed: Notify,
 }
+
+/// Listeners that are about to close. They accept until then.
+pub(crate) struct RemovedListeners(Vec<AcceptTask>);
 
 /// A listening socket and the task that accepts at it.
 struct AcceptTask {
@@ -29,7 +37,7 @@ struct AcceptTask {
 
 impl WorkerListeners {
     pub(crate) fn new(acceptor: Acceptor) -> Self {
-        Self { acceptor: Rc::new(acceptor), tasks: RefCell::default() }
+        Self { acceptor: Rc::new(acceptor), tasks: RefCell::default(), closing: Cell::new(0), closed: Notify::new() }
     }
 
     /// Starts to accept at the sockets of an endpoint.
@@ -49,16 +57,62 @@ impl WorkerListeners {
         }
     }
 
-    /// Stops accepting at the endpoints that match. Connections that already wait in their accept queues are still
-    /// served.
-    pub(crate) async fn remove_where(&self, matches: impl Fn(&Endpoint) -> bool) {
-        let removed: Vec<AcceptTask> = self.tasks.borrow_mut().extract_if(.., |task| matches(&task.endpoint)).collect();
-        if removed.is_empty() {
-            return;
+    /// Removes the listeners of the endpoints that match. [`WorkerListeners::close`] ends them.
+    pub(crate) fn remove_where(&self, matches: impl Fn(&Endpoint) -> bool) -> RemovedListeners {
+        RemovedListeners(self.tasks.borrow_mut().extract_if(.., |task| matches(&task.endpoint)).collect())
+    }
+
+    /// Stops accepting at removed listeners, and waits until no listener is being closed. Connections that already wait
+    /// in their accept queues are still served.
+    pub(crate) async fn close(&self, RemovedListeners(removed): RemovedListeners) {
+        if !removed.is_empty() {
+            self.accept_deferred(&removed).await;
+            self.accept_last(removed).await;
         }
-        // Clients whose connections the kernel holds back until they send something would be reset by the close.
+        while self.closing.get() > 0 {
+            self.closed.notified().await;
+        }
+    }
+
+    /// Closes all listeners because the server stops, as [`WorkerListeners::close`]. If the kernel still holds connections,
+    /// returns the listeners instead. They accept until [`WorkerListeners::close_after`].
+    pub(crate) async fn close_all(&self) -> RemovedListeners {
+        let RemovedListeners(removed) = self.remove_where(|_| true);
+        if !removed.is_empty() {
+            let since = self.accept_deferred(&removed).await;
+            let endpoints = removed.iter().map(|removed| &*removed.endpoint);
+            if self.acceptor.worker.has_held_connections(endpoints, since).await {
+                return RemovedListeners(removed);
+            }
+            self.accept_last(removed).await;
+        }
+        self.close(RemovedListeners(Vec::new())).await;
+        RemovedListeners(Vec::new())
+    }
+
+    /// Closes the listeners of [`WorkerListeners::close_all`] when the kernel has completed the connections that it held, at
+    /// most after `notice`.
+    pub(crate) async fn close_after(&self, RemovedListeners(removed): RemovedListeners, notice: Duration) {
+        if !removed.is_empty() {
+            sleep(notice.min(HELD_CONNECTIONS_TIME)).await;
+            self.accept_last(removed).await;
+        }
+        self.close(RemovedListeners(Vec::new())).await;
+    }
+
+    /// Lets the kernel complete the connections that it holds back until they send something, and accepts those that do so
+    /// soon. A close would reset them. Returns since when it holds back no new ones. [`WorkerListeners::accept_last`]
+    /// follows.
+    async fn accept_deferred(&self, removed: &[AcceptTask]) -> Instant {
+        self.closing.set(self.closing.get() + 1);
         removed.iter().for_each(|removed| accept::set_deferral(&removed.socket, 0));
+        let since = Instant::now();
         sleep(DEFERRED_CONNECTIONS_TIME).await;
+        since
+    }
+
+    /// Accepts the connections that are complete, and closes the listeners.
+    async fn accept_last(&self, removed: Vec<AcceptTask>) {
         removed.iter().for_each(|removed| removed.task.abort());
         for AcceptTask { endpoint, socket, adapts_backlog, task } in removed {
             // The task shares the socket. If it ended later, so would the socket, and clients that connect until then
@@ -73,5 +127,7 @@ impl WorkerListeners {
             accept::set_deferral(&socket, DEFER_ACCEPT_SECONDS);
             drop(socket);
         }
+        self.closing.set(self.closing.get() - 1);
+        self.closed.notify_waiters();
     }
 }

@@ -126,6 +126,12 @@ macro_rules! close_reasons {
             StreamInvalid(StreamError),
             /// A request of HTTP/2 was malformed. Only its stream ends.
             MessageMalformed(MalformedMessage),
+            /// The site requires a client certificate, and the client sent none or an invalid one. The text gives the
+            /// reason.
+            ClientCertificateInvalid(&'static str),
+            /// The client refused the handshake, for example because it does not trust the certificate. The text gives the
+            /// reason.
+            HandshakeRefused(&'static str),
         }
 
         impl CloseReason {
@@ -137,6 +143,16 @@ macro_rules! close_reasons {
                     Self::Http2(error) => error.message(),
                     Self::StreamInvalid(error) => error.message(),
                     Self::MessageMalformed(malformed) => malformed.message(),
+                    Self::ClientCertificateInvalid(_) => "the client certificate was refused",
+                    Self::HandshakeRefused(_) => "the client refused the TLS handshake",
+                }
+            }
+
+            /// Returns what the clause of [`CloseReason::explain`] leaves open, if that is known.
+            pub const fn detail(self) -> Option<&'static str> {
+                match self {
+                    Self::ClientCertificateInvalid(detail) | Self::HandshakeRefused(detail) => Some(detail),
+                    _ => None,
                 }
             }
 
@@ -148,6 +164,8 @@ macro_rules! close_reasons {
                     Self::Http2(error) => error.name(),
                     Self::StreamInvalid(error) => error.name(),
                     Self::MessageMalformed(malformed) => malformed.name(),
+                    Self::ClientCertificateInvalid(_) => "ClientCertificateInvalid",
+                    Self::HandshakeRefused(_) => "HandshakeRefused",
                 }
             }
         }
@@ -181,10 +199,6 @@ close_reasons! {
     HandshakeIncompatible "the client's TLS has nothing in common with the server's";
     /// No site has the server name of the handshake.
     UnknownServerName "no site has the server name of the TLS handshake";
-    /// The site requires a client certificate, and the client sent none or an invalid one.
-    ClientCertificateInvalid "the client's certificate was missing or invalid";
-    /// The client refused the handshake, for example because it does not trust the certificate.
-    HandshakeRefused "the client refused the TLS handshake";
     /// The client closed the connection within the handshake.
     HandshakeIncomplete "the client closed the connection within the handshake";
     /// The handshake was not complete in time.
@@ -249,7 +263,8 @@ impl CloseReason {
 
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.explain())
+        f.write_str(self.explain())?;
+        self.detail().map_or(Ok(()), |detail| write!(f, ": {detail}"))
     }
 }
 

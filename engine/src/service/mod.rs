@@ -27,8 +27,8 @@ pub(crate) use error_hook::ErrorHook;
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
 pub use request::{
-    LogRule, Request, Timestamp, authority, hold_until_sent, log_rule, send_interim, set_log_rule, set_upstream,
-    upstream_of,
+    LogRule, Request, Timestamp, authority, hold_until_sent, local_address, log_rule, received_query, replace_query,
+    send_interim, set_log_rule, set_upstream, upstream_of,
 };
 pub use request_id::{known_request_id, request_id, set_request_id};
 #[doc(hidden)]

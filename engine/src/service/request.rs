@@ -27,11 +27,14 @@ pub struct Request {
 /// The fields of a request.
 pub(crate) struct RequestInner {
     pub(crate) head: RequestHead,
+    /// The query in place of that of the target; an empty one for none.
+    pub(crate) replaced_query: Option<Box<str>>,
     /// The buffer that contains the head, from `start` on.
     pub(crate) bytes: Buffer,
     pub(crate) start: usize,
     pub(crate) content: IncomingBody,
     pub(crate) peer: SocketAddr,
+    pub(crate) local: Option<Rc<SocketAddr>>,
     pub(crate) tls: Option<TlsInfo>,
     pub(crate) received_at: Timestamp,
     pub(crate) log_info: LogInfo,
@@ -110,10 +113,12 @@ impl Default for RequestInner {
     fn default() -> Self {
         Self {
             head: RequestHead::default(),
+            replaced_query: None,
             bytes: Buffer::default(),
             start: 0,
             content: IncomingBody::default(),
             peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+            local: None,
             tls: None,
             received_at: Timestamp::default(),
             log_info: LogInfo::default(),
@@ -182,9 +187,12 @@ impl Request {
         self.inner.head.target.path.of(self.head_bytes())
     }
 
-    /// Returns the part of the target after the first `?`.
+    /// Returns the part of the target after the first `?`, or what [`replace_query`](super::replace_query) has set.
     pub fn query(&self) -> Option<&str> {
-        self.inner.head.target.query.map(|span| ascii(span.of(self.head_bytes())))
+        match self.inner.replaced_query.as_deref() {
+            None => received_query(self),
+            Some(replaced) => Some(replaced).filter(|query| !query.is_empty()),
+        }
     }
 
     /// Returns the host and port of the request, from the target or from Host.
@@ -273,6 +281,27 @@ impl Request {
 /// Returns the host and port of a request as received, for use as a cache key.
 pub fn authority(request: &Request) -> Option<&[u8]> {
     request.inner.head.authority.map(|span| span.of(request.head_bytes()))
+}
+
+/// Returns the address and port that the client of a request connected to: that of the accepted connection, or the
+/// destination in the header of the PROXY protocol. `None` for a Unix socket, and for a request without a connection.
+pub fn local_address(request: &Request) -> Option<SocketAddr> {
+    request.inner.local.as_deref().copied()
+}
+
+/// Returns the part of the received target after the first `?`.
+pub fn received_query(request: &Request) -> Option<&str> {
+    request.inner.head.target.query.map(|span| ascii(span.of(request.head_bytes())))
+}
+
+/// Replaces the query for the application, when it processes the request as one for another target; an empty one stands for
+/// none. Head, target and [`received_query`] keep what was received.
+///
+/// # Panics
+/// If it has other characters than visible ASCII, which no query of a request has.
+pub fn replace_query(request: &mut Request, query: &str) {
+    assert!(query.bytes().all(|b| b.is_ascii_graphic()), "a query is percent-encoded");
+    request.inner.replaced_query = Some(query.into());
 }
 
 /// Keeps a value, such as the permit of a limit, until the response to a request has been sent or has failed.

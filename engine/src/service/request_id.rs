@@ -30,7 +30,13 @@ fn new_id() -> Box<str> {
     NEXT.set(Some((random, count.wrapping_add(1))));
     // Consecutive numbers would tell clients of each other.
     let mixed = (count ^ random.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    format!("{random:016x}{mixed:016x}").into()
+    hexadecimal((u128::from(random) << 64) | u128::from(mixed))
+}
+
+fn hexadecimal(number: u128) -> Box<str> {
+    let digits: [u8; 32] =
+        std::array::from_fn(|place| b"0123456789abcdef"[(number >> (124 - 4 * place)) as usize & 15]);
+    digits.into_iter().map(char::from).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::response_lease::ResponseLease;
 use crate::service::body::{Body, ContentError};
+use selvedge_proto::accept::PROBLEM_TYPE;
 use selvedge_proto::field::{Fields, InvalidField};
 use selvedge_proto::{Persistence, StatusCode};
 use std::cell::Cell;
@@ -133,6 +134,16 @@ impl Response {
         // These names and values are valid constants.
         let _ = response.append("content-type", "text/html; charset=utf-8");
         response
+    }
+
+    /// Replaces the content by a description of the status in JSON (RFC 9457), for clients that prefer it to a page.
+    #[must_use]
+    pub fn into_problem(mut self) -> Self {
+        // Without a type of its own, the title is the name of the status (RFC 9457 §4.2.1).
+        let (code, title) = (self.status.code(), self.status.reason_phrase());
+        self.body = format!("{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{code}}}\n").into();
+        self.fields_mut().set("content-type", PROBLEM_TYPE).expect("a media type is a valid value");
+        self
     }
 
     /// Appends a field.

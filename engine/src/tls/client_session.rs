@@ -1,10 +1,11 @@
 //! The client's end of a TLS connection: bytes in, bytes out.
 
+use super::reasons::{self, CertificateReason};
 use crate::buffer::{Buffer, Size};
 use crate::limits::{BUFFER_BYTES, ENCODED_SLICE_BYTES, HANDSHAKE_BYTES_MAX};
 use crate::net::link::{Session, SessionFailure};
 use crate::peer::{TlsFacts, TlsInfo};
-use rustls::{AlertDescription, CertificateError, ClientConnection, Error, HandshakeKind};
+use rustls::{AlertDescription, ClientConnection, Error, HandshakeKind};
 use std::io::{Read, Write};
 
 /// The client's end of a TLS connection.
@@ -139,39 +140,14 @@ pub(super) fn failure_of(error: &Error) -> SessionFailure {
         | Error::PeerIncompatible(_)
         | Error::NoApplicationProtocol => SessionFailure::Incompatible,
         Error::AlertReceived(alert) => {
-            refusal_of(*alert).map_or(SessionFailure::RefusedByPeer, SessionFailure::ClientCertificate)
+            let refused = SessionFailure::RefusedByPeer(reasons::alert_name(*alert));
+            reasons::of_refused_certificate(*alert).map_or(refused, SessionFailure::ClientCertificate)
         }
-        Error::InvalidCertificate(error) => SessionFailure::ServerCertificate(reason_of(error)),
+        Error::InvalidCertificate(error) => SessionFailure::ServerCertificate(match reasons::of_certificate(error) {
+            CertificateReason::WrongPurpose => "it is not for servers",
+            CertificateReason::Other(reason) => reason,
+        }),
         Error::NoCertificatesPresented => SessionFailure::ServerCertificate("the server has sent none"),
         _ => SessionFailure::Invalid,
-    }
-}
-
-/// Returns in words why the server refuses the certificate of the client; `None` for an alert about anything else.
-fn refusal_of(alert: AlertDescription) -> Option<&'static str> {
-    Some(match alert {
-        AlertDescription::CertificateRequired => "it requires one",
-        AlertDescription::CertificateExpired => "it has expired or is not valid yet",
-        AlertDescription::CertificateRevoked => "it is revoked",
-        AlertDescription::UnknownCA => "no authority that it trusts has signed it",
-        AlertDescription::UnsupportedCertificate => "its kind is not supported",
-        AlertDescription::BadCertificate => "it is malformed, or its signature is wrong",
-        AlertDescription::CertificateUnknown => "no reason was given",
-        AlertDescription::AccessDenied => "it has no access",
-        _ => return None,
-    })
-}
-
-/// Returns in words why a certificate is invalid.
-fn reason_of(error: &CertificateError) -> &'static str {
-    match error {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "it is not valid yet",
-        CertificateError::Revoked => "it is revoked",
-        CertificateError::UnknownIssuer => "no trusted authority has signed it",
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => "it is for another name",
-        CertificateError::BadSignature => "its signature is wrong",
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => "it is not for servers",
-        _ => "it cannot be verified",
     }
 }

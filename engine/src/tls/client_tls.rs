@@ -4,6 +4,7 @@ use super::certificate::{Certificate, CertificateError};
 use super::client::{RootCertificates, client_config};
 use super::client_session::{ClientSession, failure_of};
 use super::host::provider;
+use super::pinned::PinnedOrSigned;
 use crate::net::client_session::{ApplicationProtocol, ClientTls, MakeClientSession};
 use crate::net::link::Session;
 use rustls::client::ResolvesClientCert;
@@ -67,7 +68,7 @@ impl<'a> ClientTlsBuilder<'a> {
         let name = ServerName::try_from(self.server_name.to_owned())
             .map_err(|_| ClientTlsError::InvalidServerName(self.server_name.to_owned()))?;
         let mut config = match self.verification {
-            Verification::Required => client_config(self.roots).map_err(ClientTlsError::Roots)?,
+            Verification::Required => verified_config(self.roots).map_err(ClientTlsError::Roots)?,
             Verification::Skipped => unverified_config().map_err(|error| ClientTlsError::Library(error.to_string()))?,
         };
         if let Some(certificate) = self.certificate {
@@ -150,6 +151,15 @@ impl ResolvesClientCert for OneCertificate {
     fn has_certs(&self) -> bool {
         true
     }
+}
+
+/// Returns a configuration that accepts what the roots have signed, and a root as the certificate of the server itself.
+fn verified_config(roots: RootCertificates<'_>) -> Result<ClientConfig, CertificateError> {
+    let mut config = client_config(roots)?;
+    if let RootCertificates::Pem(text) = roots {
+        config.dangerous().set_certificate_verifier(Arc::new(PinnedOrSigned::of_pem(text)?));
+    }
+    Ok(config)
 }
 
 fn unverified_config() -> Result<ClientConfig, rustls::Error> {

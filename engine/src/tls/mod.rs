@@ -7,6 +7,8 @@ mod client_certificates;
 mod client_session;
 mod client_tls;
 mod host;
+mod pinned;
+mod reasons;
 mod session;
 mod subject;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The TLS session of one connection: bytes in, bytes out. The link moves them between the session and the socket.
 
 use super::host::{ACME_PROTOCOL, TlsHost};
+use super::reasons::{self, CertificateReason};
 use super::subject::subject_of;
 use super::{ClientOffer, Preparation, SelectHost};
 use crate::buffer::{Buffer, Size};
@@ -207,10 +208,13 @@ fn failure_of(error: &Error) -> SessionFailure {
         Error::AlertReceived(AlertDescription::UserCanceled | AlertDescription::CloseNotify) => {
             SessionFailure::Abandoned
         }
-        Error::AlertReceived(_) => SessionFailure::RefusedByPeer,
+        Error::AlertReceived(alert) => SessionFailure::RefusedByPeer(reasons::of_refused_handshake(*alert)),
         Error::PeerIncompatible(_) | Error::NoApplicationProtocol => SessionFailure::Incompatible,
         Error::NoCertificatesPresented => SessionFailure::ClientCertificate("none was sent"),
-        Error::InvalidCertificate(_) => SessionFailure::ClientCertificate("it is invalid"),
+        Error::InvalidCertificate(error) => SessionFailure::ClientCertificate(match reasons::of_certificate(error) {
+            CertificateReason::WrongPurpose => "it is not for clients",
+            CertificateReason::Other(reason) => reason,
+        }),
         Error::General(text) if text.contains("no server certificate chain resolved") => {
             SessionFailure::UnknownServerName
         }

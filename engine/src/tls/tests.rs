@@ -47,11 +47,11 @@ impl Authority {
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
     }
 
-    fn pem(&self) -> String {
+    pub(super) fn pem(&self) -> String {
         self.0.pem()
     }
 
-    fn store(&self) -> Arc<RootCertStore> {
+    pub(super) fn store(&self) -> Arc<RootCertStore> {
         let mut store = RootCertStore::empty();
         store.add(self.0.der().clone()).unwrap();
         Arc::new(store)

@@ -3,7 +3,7 @@
 
 use crate::support::client::Client;
 use selvedge::service::{Exchange, UNIX_PEER};
-use selvedge::{Endpoint, ExitCause, Listener, Observer, Request, Response, RunningServer, Server, StatusCode};
+use selvedge::{Driver, Endpoint, ExitCause, Listener, Observer, Request, Response, RunningServer, Server, StatusCode};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -145,6 +145,68 @@ fn listeners_are_added_and_removed_while_the_server_runs() {
     for path in [first, second] {
         std::fs::remove_file(path).unwrap();
     }
+}
+
+#[test]
+fn a_removal_during_a_stop_returns_when_no_worker_accepts() {
+    let listeners = [(); 2].map(|()| Listener::bind("127.0.0.1:0".parse().unwrap(), 2).unwrap());
+    let (endpoints, addresses) =
+        (listeners.each_ref().map(|l| l.endpoint().clone()), listeners.each_ref().map(address));
+    let running = serve(listeners.into(), 2);
+    // A worker with a connection does not end at once.
+    let mut open = Client::connect(addresses[0]);
+    assert_eq!(open.get("/1"), "/1 for an address");
+    running.handle().stop();
+    running.handle().remove_listeners(&endpoints);
+    for address in addresses {
+        TcpStream::connect(address).unwrap_err();
+    }
+    drop(open);
+    assert_eq!(running.join(), ExitCause::Stopped);
+}
+
+/// Sends a request on a connection that was silent, and returns the response.
+fn post(mut client: TcpStream) -> String {
+    client.write_all(b"POST /p HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n").expect("the server reads");
+    let mut response = String::new();
+    client.read_to_string(&mut response).expect("the server responds and closes");
+    response
+}
+
+#[test]
+fn a_client_that_has_sent_nothing_has_a_moment_for_a_request_after_a_stop() {
+    for driver in [Driver::Epoll, Driver::IoUring] {
+        for (wait, is_alone) in [(100, true), (100, false), (1500, true), (1500, false)] {
+            let server = Server::bind_with_workers("127.0.0.1:0", 2).unwrap().driver(driver);
+            // Longer than any pause of a slow machine.
+            let server = server.shutdown_notice(Duration::from_secs(20));
+            let running = server.serve(async |_: &mut Request| Response::new(StatusCode::OK)).expect("threads start");
+            let address = running.addresses()[0];
+            let mut other = (!is_alone).then(|| Client::connect(address));
+            other.iter_mut().for_each(|other| drop(other.get("/")));
+            // Each worker has such a client with high probability.
+            let silent: Vec<_> = (0..6).map(|_| TcpStream::connect(address).unwrap()).collect();
+            running.handle().stop();
+            thread::sleep(Duration::from_millis(wait));
+            for client in silent {
+                let response = post(client);
+                assert!(response.starts_with("HTTP/1.1 200 "), "{driver:?}, {wait} ms: {response}");
+                assert!(response.to_ascii_lowercase().contains("connection: close"), "{response}");
+            }
+            drop(other);
+            assert_eq!(running.join(), ExitCause::Stopped);
+            TcpStream::connect(address).unwrap_err();
+        }
+    }
+}
+
+#[test]
+fn a_stop_without_clients_does_not_wait_for_the_notice() {
+    let server = Server::bind_with_workers("127.0.0.1:0", 2).unwrap().shutdown_notice(Duration::from_secs(60));
+    let running = server.serve(async |_: &mut Request| Response::new(StatusCode::OK)).expect("threads start");
+    let started = Instant::now();
+    stop(running);
+    assert!(started.elapsed() < Duration::from_secs(30));
 }
 
 /// An observer that panics outside of a connection.

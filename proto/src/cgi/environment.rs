@@ -38,6 +38,8 @@ pub struct ScriptRequest<'a> {
     pub is_secure: bool,
     /// The client: its address, and the port of the connection, which is left out if it is 0.
     pub client: SocketAddr,
+    /// The address and port at which the request was received; `None` for a Unix socket.
+    pub server: Option<SocketAddr>,
     /// The user that the server has authenticated.
     pub user: Option<&'a str>,
     /// The length of the content; `None` without content.
@@ -115,8 +117,12 @@ fn connection_variables(request: &ScriptRequest<'_>, to: &mut impl Variables) {
     let (scheme, default_port) = if request.is_secure { ("https", 443) } else { ("http", 80) };
     // A request of HTTP/1.0 may have no host, and the variable is never empty (§4.1.14).
     to.variable(b"SERVER_NAME", host.map_or(b"localhost", |host| host.name));
-    let port = host.and_then(|host| host.port).unwrap_or(default_port);
+    //= RFC 3875 §4.1.15: the port on which the request is received, which the Host field of a client may contradict
+    let port = request.server.map_or(default_port, |server| server.port());
     to.variable(b"SERVER_PORT", port.to_string().as_bytes());
+    if let Some(server) = request.server {
+        to.variable(b"SERVER_ADDR", server.ip().to_canonical().to_string().as_bytes());
+    }
     to.variable(b"REQUEST_SCHEME", scheme.as_bytes());
     if request.is_secure {
         to.variable(b"HTTPS", b"on");
@@ -205,6 +211,7 @@ mod tests {
             query: head.target.query.map_or("", |span| std::str::from_utf8(span.of(text.as_bytes())).unwrap()),
             is_secure: false,
             client: "192.0.2.1:1234".parse().unwrap(),
+            server: Some("192.0.2.80:8443".parse().unwrap()),
             user: None,
             content_length: None,
             software: "x",
@@ -253,8 +260,9 @@ mod tests {
             ("REQUEST_URI", "/a%20b.php/x?q=%2F&r"),
             ("SCRIPT_FILENAME", "/srv/a b.php"),
             ("SCRIPT_NAME", "/a b.php"),
+            ("SERVER_ADDR", "192.0.2.80"),
             ("SERVER_NAME", "A.example"),
-            ("SERVER_PORT", "8080"),
+            ("SERVER_PORT", "8443"),
             ("SERVER_PROTOCOL", "HTTP/1.1"),
             ("SERVER_SOFTWARE", "x"),
         ];
@@ -283,6 +291,7 @@ mod tests {
         let got = variables("GET http://b.example HTTP/1.0", |request| {
             request.client = "[::ffff:192.0.2.7]:0".parse().unwrap();
             request.user = Some("alice");
+            request.server = None;
         });
         let get = |name: &str| got.get(name).map(String::as_str);
         assert_eq!(get("REMOTE_ADDR"), Some("192.0.2.7"));
@@ -292,6 +301,7 @@ mod tests {
         );
         assert_eq!((get("REMOTE_USER"), get("AUTH_TYPE")), (Some("alice"), Some("Basic")));
         assert_eq!((get("SERVER_NAME"), get("SERVER_PORT")), (Some("b.example"), Some("80")));
+        assert_eq!(get("SERVER_ADDR"), None);
         assert_eq!((get("QUERY_STRING"), get("CONTENT_LENGTH"), get("CONTENT_TYPE")), (Some(""), None, None));
         assert_eq!(variables("GET / HTTP/1.0", |_| ())["SERVER_NAME"], "localhost");
         assert_eq!(variables("GET / HTTP/1.1\nHost: [::1]:81", |_| ())["SERVER_NAME"], "[::1]");

@@ -74,13 +74,13 @@ fn is_te_trailers(name: &[u8], value: &[u8]) -> bool {
 
 /// Appends the fields that are forwarded as lines `name: value`, each with its CRLF and a name in lower case.
 ///
-/// Omits Host, Expect, the framing fields and all fields of the client's connection: the writer of the request adds
+/// Omits Host, Expect, X-Request-Id, the framing fields and all fields of the client's connection: the writer of the request adds
 /// its own. Fields about the client are replaced, or the peer is appended to them. Allocates only if `out` grows.
 pub fn forward_request(
     head: &RequestHead,
     bytes: &[u8],
     rules: &RequestRules,
-    client: ClientInfo,
+    client: ClientInfo<'_>,
     out: &mut Vec<u8>,
 ) -> ForwardedRequest {
     out.reserve(head.field_section(bytes).len() + ADDED_BYTES_ESTIMATE);
@@ -140,13 +140,14 @@ pub fn forward_request_trailers(trailers: &Fields, hidden: &[Box<str>]) -> Field
 /// Room for the fields that a gateway adds.
 const ADDED_BYTES_ESTIMATE: usize = 192;
 
-/// Whether the gateway handles the field itself: Host is written from the authority, and the engine responds to
-/// Expect. `Proxy` would become the variable HTTP_PROXY of a script, which its HTTP client reads.
+/// Whether the gateway handles the field itself: Host is written from the authority, X-Request-Id by a gateway that names
+/// its requests, and the engine responds to Expect. `Proxy` would become the variable HTTP_PROXY of a script, which its HTTP client reads.
 fn is_replaced(name: &[u8]) -> bool {
     match name.len() {
         4 => name.eq_ignore_ascii_case(b"host"),
         5 => name.eq_ignore_ascii_case(b"proxy"),
         6 => name.eq_ignore_ascii_case(b"expect"),
+        12 => name.eq_ignore_ascii_case(b"x-request-id"),
         _ => false,
     }
 }

@@ -10,7 +10,12 @@ fn forwarded_lines(lines: &str, rules: &RequestRules, trust: PeerTrust) -> Strin
     let bytes = format!("GET / HTTP/1.1\r\nHost: a.example:81\r\n{}\r\n\r\n", lines.replace('\n', "\r\n"));
     let mut head = RequestHead::default();
     assert_eq!(parse_request(bytes.as_bytes(), &MessageLimits::default(), &mut head), Ok(true), "{lines}");
-    let client = ClientInfo { address: Some(IpAddr::from([192, 0, 2, 9])), trust, scheme: Scheme::Https };
+    let client = ClientInfo {
+        address: Some(IpAddr::from([192, 0, 2, 9])),
+        trust,
+        scheme: Scheme::Https,
+        origin: NamedOrigin::default(),
+    };
     let mut out = Vec::new();
     forward_request(&head, bytes.as_bytes(), rules, client, &mut out);
     let text = String::from_utf8(out).unwrap();
@@ -32,9 +37,9 @@ fn fields_of_the_clients_connection_are_dropped() {
         ("Proxy-Connection: keep-alive\nProxy-Authorization: x\nTE: gzip\nUpgrade: h2c\nTrailer: x", "trailer: x"),
         ("Connection: Upgrade, HTTP2-Settings\nUpgrade: h2c\nHTTP2-Settings: x\nA: 1", "a: 1"),
         ("Content-Length: 3\nContent-Type: x", "content-type: x"),
-        ("Transfer-Encoding: chunked\nExpect: 100-continue\nProxy: http://evil.example/", ""),
+        ("Transfer-Encoding: chunked\nExpect: 100-continue\nProxy: http://evil.example/\nX-Request-Id: 1", ""),
         (
-            "Connection: Host, Authorization, Cookie, Content-Type, Cache-Control, Origin\nAuthorization: a\n\
+            "Connection: Host, Authorization, Cookie, Content-Type, Cache-Control, NamedOrigin\nAuthorization: a\n\
              Cookie: b\nContent-Type: c\nCache-Control: d\nOrigin: e",
             "authorization: a\ncookie: b\ncontent-type: c\ncache-control: d\norigin: e",
         ),
@@ -62,7 +67,7 @@ fn rules_drop_and_add_fields() {
 #[test]
 fn the_client_is_replaced_or_appended() {
     use ForwardedFields::{Both, Forwarded, None, XForwarded};
-    use PeerTrust::{Trusted, Untrusted};
+    use PeerTrust::{Untrusted, XForwarded as Trusted};
     let own = "x-forwarded-for: 192.0.2.9\nx-forwarded-proto: https\nx-forwarded-host: a.example:81";
     let own_forwarded = "forwarded: for=192.0.2.9;host=\"a.example:81\";proto=https";
     let forged = "X-Forwarded-For: 1.1.1.1\nX-FORWARDED-PROTO: http\nX-Forwarded-Host: evil\nForwarded: for=1.1.1.1\n\
@@ -83,7 +88,10 @@ fn the_client_is_replaced_or_appended() {
              x-forwarded-for: 1.1.1.1, 192.0.2.9"
                 .to_owned(),
         ),
-        (forged, Forwarded, Trusted, own_forwarded.replace("for=192", "for=1.1.1.1, for=192")),
+        (forged, Forwarded, PeerTrust::Forwarded, own_forwarded.replace("for=192", "for=1.1.1.1, for=192")),
+        // The client has written the fields of the other family.
+        (forged, XForwarded, PeerTrust::Forwarded, own.to_owned()),
+        (forged, Forwarded, Trusted, own_forwarded.to_owned()),
         (
             "X-Forwarded-For: 1.1.1.1,2.2.2.2\nX-Forwarded-For:\nx-forwarded-for: 3.3.3.3",
             XForwarded,
@@ -93,7 +101,7 @@ fn the_client_is_replaced_or_appended() {
         (
             "Forwarded: for=\"_a,b\"\nForwarded: for=2.2.2.2",
             Forwarded,
-            Trusted,
+            PeerTrust::Forwarded,
             own_forwarded.replace("for=192", "for=\"_a,b\", for=2.2.2.2, for=192"),
         ),
         ("X-Forwarded-For:\nForwarded:", Both, Trusted, format!("{own}\n{own_forwarded}")),
@@ -109,7 +117,7 @@ fn addresses_and_hosts_have_the_form_of_their_fields() {
         let mut head = RequestHead::default();
         assert_eq!(parse_request(bytes.as_bytes(), &MessageLimits::default(), &mut head), Ok(true));
         let mut out = Vec::new();
-        let client = ClientInfo { address, trust, scheme: Scheme::Http };
+        let client = ClientInfo { address, trust, scheme: Scheme::Http, origin: NamedOrigin::default() };
         forward_request(&head, bytes.as_bytes(), &rules(ForwardedFields::Both), client, &mut out);
         String::from_utf8(out).unwrap().replace("\r\n", "\n")
     };
@@ -123,8 +131,49 @@ fn addresses_and_hosts_have_the_form_of_their_fields() {
         "x-forwarded-proto: http\nx-forwarded-host: a.example\nforwarded: for=unknown;host=a.example;proto=http\n"
     );
     assert_eq!(
-        forward("Host: a\r\nX-Forwarded-For: 1.1.1.1", None, PeerTrust::Trusted),
+        forward("Host: a\r\nX-Forwarded-For: 1.1.1.1", None, PeerTrust::XForwarded),
         "x-forwarded-for: 1.1.1.1\nx-forwarded-proto: http\nx-forwarded-host: a\nforwarded: for=unknown;host=a;proto=http\n"
+    );
+}
+
+#[test]
+fn what_a_trusted_peer_states_is_written_in_the_other_family() {
+    let forward = |fields, trust, origin| {
+        let bytes = "GET / HTTP/1.1\r\nHost: inner\r\nForwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\n\r\n";
+        let mut head = RequestHead::default();
+        assert_eq!(parse_request(bytes.as_bytes(), &MessageLimits::default(), &mut head), Ok(true));
+        let address = Some(IpAddr::from([192, 0, 2, 9]));
+        let client = ClientInfo { address, trust, scheme: Scheme::Http, origin };
+        let mut out = Vec::new();
+        forward_request(&head, bytes.as_bytes(), &rules(fields), client, &mut out);
+        String::from_utf8(out).unwrap().replace("\r\n", "\n")
+    };
+    let host = Some(&b"pub.example"[..]);
+    let origin = NamedOrigin { client: Some(IpAddr::from([9, 9, 9, 9])), scheme: Some(Scheme::Https), host };
+    assert_eq!(
+        forward(ForwardedFields::XForwarded, PeerTrust::Forwarded, origin),
+        "x-forwarded-for: 9.9.9.9, 192.0.2.9\nx-forwarded-proto: https\nx-forwarded-host: pub.example\n"
+    );
+    assert_eq!(
+        forward(ForwardedFields::Forwarded, PeerTrust::XForwarded, origin),
+        "forwarded: for=9.9.9.9;host=pub.example;proto=https, for=192.0.2.9;host=inner;proto=http\n"
+    );
+    let nameless = NamedOrigin { client: Some(IpAddr::from([0; 4])), ..NamedOrigin::default() };
+    assert_eq!(
+        forward(ForwardedFields::XForwarded, PeerTrust::Forwarded, nameless),
+        "x-forwarded-for: unknown, 192.0.2.9\nx-forwarded-proto: http\nx-forwarded-host: inner\n"
+    );
+    assert_eq!(
+        forward(ForwardedFields::Forwarded, PeerTrust::XForwarded, nameless),
+        "forwarded: for=unknown;host=inner;proto=http, for=192.0.2.9;host=inner;proto=http\n"
+    );
+    assert_eq!(
+        forward(ForwardedFields::Forwarded, PeerTrust::XForwarded, NamedOrigin { client: None, ..origin }),
+        "forwarded: for=192.0.2.9;host=pub.example;proto=https\n"
+    );
+    assert_eq!(
+        forward(ForwardedFields::Forwarded, PeerTrust::Untrusted, origin),
+        "forwarded: for=192.0.2.9;host=inner;proto=http\n"
     );
 }
 
@@ -141,6 +190,7 @@ fn trailers_never_have_the_names_of_the_gateways_fields() {
         "a.b",
         "proxy",
         "expect",
+        "X-Request-Id",
         "X-Set",
     ] {
         trailers.append(name, "1").unwrap();
@@ -160,7 +210,12 @@ fn trailers_are_accepted_if_te_names_them() {
         let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
         let mut head = RequestHead::default();
         assert_eq!(parse_request(bytes.as_bytes(), &MessageLimits::default(), &mut head), Ok(true));
-        let client = ClientInfo { address: None, trust: PeerTrust::Untrusted, scheme: Scheme::Http };
+        let client = ClientInfo {
+            address: None,
+            trust: PeerTrust::Untrusted,
+            scheme: Scheme::Http,
+            origin: NamedOrigin::default(),
+        };
         let forwarded =
             forward_request(&head, bytes.as_bytes(), &rules(ForwardedFields::None), client, &mut Vec::new());
         assert_eq!(forwarded.te, expected, "{line}");

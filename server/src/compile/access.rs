@@ -149,37 +149,30 @@ impl Compiler<'_> {
         Some(limiter)
     }
 
-    /// Reads the users of the file and of the configuration.
+    /// Reads the users of the file and of the configuration. A program that starts has checked the lines of the file; later,
+    /// a line with a problem costs only its user.
     fn users(&mut self, auth: &model::BasicAuth, places: &[MachineRequirementKind]) -> Option<LiveUsers> {
-        let (mut file, mut lines_of_file) = (None, 0);
-        if let Some(path) = &auth.file {
-            match self.sources.text(path) {
-                Ok(read) => {
-                    lines_of_file = read.lines().count();
-                    file = Some((path.as_path(), read));
-                }
+        let text = match &auth.file {
+            Some(path) => match self.sources.text(path).or_else(|_| LiveUsers::read_file(path)) {
+                Ok(text) => Some(text),
                 Err(error) => {
                     let what = format!("cannot read {}: {error}", path.display());
                     self.problem(&[MachineRequirementKind::UserFile(path.clone())], what);
                     return None;
                 }
-            }
-        }
+            },
+            None => None,
+        };
+        let file = auth.file.as_deref().zip(text.as_deref());
         let configured = auth.users.iter().map(|user| format!("{}:{}\n", user.name, user.hash)).collect();
         let problems = match LiveUsers::parse(file, configured) {
             Ok(users) => return Some(users),
             Err(problems) => problems,
         };
         for problem in problems {
-            // Users of the configuration are appended to those of the file, one for each line.
-            let own = problem.line.checked_sub(lines_of_file + 1).and_then(|place| auth.users.get(place));
-            match (own, &auth.file) {
-                (Some(user), _) if problem.is_hash_problem() => self.report_hash_problem(&user.hash, places, problem),
-                (Some(_), _) | (None, None) => self.problem(places, problem),
-                (None, Some(path)) => {
-                    let what = format!("line {} of {}: {problem}", problem.line, path.display());
-                    self.problem(&[MachineRequirementKind::UserFile(path.clone())], what);
-                }
+            match auth.users.get(problem.line - 1) {
+                Some(user) if problem.is_hash_problem() => self.report_hash_problem(&user.hash, places, problem),
+                _ => self.problem(places, problem),
             }
         }
         None

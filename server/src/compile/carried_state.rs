@@ -123,6 +123,12 @@ impl CarriedState {
         self.upstreams.values().map(|carried| &carried.upstream)
     }
 
+    /// Returns the counts of the requests of routes that run scripts.
+    #[cfg(feature = "program")]
+    pub(crate) fn gateway_loads(&self) -> impl Iterator<Item = &Arc<GatewayLoad>> {
+        self.gateway_loads.values()
+    }
+
     /// Returns the groups that are in use here or since earlier.
     #[cfg(feature = "program")]
     fn used_upstreams(&self) -> Vec<Weak<Upstream>> {

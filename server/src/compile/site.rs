@@ -38,9 +38,13 @@ impl<'a> Compiler<'a> {
             },
             file_fields: self.file_fields(at, &site.response_settings),
             cors: site.response_settings.cors.as_ref().map(cors),
-            encoded_slash: match site.splits_encoded_slash {
-                model::Switch::On => EncodedSlash::Separator,
-                model::Switch::Off => EncodedSlash::Data,
+            encoded_slash: match site.encoded_slash {
+                model::EncodedSlashRule::Separator => EncodedSlash::Separator,
+                model::EncodedSlashRule::Data | model::EncodedSlashRule::Files => EncodedSlash::Data,
+            },
+            encoded_slash_of_files: match site.encoded_slash {
+                model::EncodedSlashRule::Data => EncodedSlash::Data,
+                model::EncodedSlashRule::Files | model::EncodedSlashRule::Separator => EncodedSlash::Separator,
             },
             ..SiteRules::default()
         };

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::reader::Reader;
 use super::settings::BlockKind;
 use super::text::{self, Node};
-use super::tree::{Block, Item};
+use super::tree::{Block, IncludedLists, Item};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,24 +17,41 @@ const FILE_BYTES_MAX: usize = 64 << 20;
 /// Most included files; those included twice count twice.
 const INCLUDES_MAX: usize = 200_000;
 
+/// Whether a pattern may name any number of files.
+pub(crate) fn has_wildcard(pattern: &str) -> bool {
+    pattern.contains(['*', '?', '['])
+}
+
 impl Reader<'_> {
     /// Adds the content of included files in place of the `include`.
     pub(super) fn include(&mut self, item: &Item, block: &mut Block, once: &mut Vec<(&'static str, Span)>) {
+        let is_list = matches!(block.kind, BlockKind::IpAccess | BlockKind::BasicAuth | BlockKind::When);
+        let size = |block: &Block| block.items.len() + block.invalid.len();
+        let before = size(block);
         for given in &item.arguments {
             if self.include_count > INCLUDES_MAX {
                 return;
             }
             let pattern = given.text();
             let base = self.base(given.at).to_owned();
-            let has_wildcard = pattern.contains(['*', '?', '[']);
             match self.sources.matching_files(&base, pattern) {
-                Ok(files) if files.is_empty() && !has_wildcard => {
+                Ok(files) if files.is_empty() && !has_wildcard(pattern) => {
                     let shown = base.join(pattern);
                     self.problems.push(Problem::new(given.at, format!("no file {}", shown.display())));
                 }
-                Ok(files) => files.iter().for_each(|file| self.include_file(file, given.at, block, once)),
+                Ok(files) => {
+                    files.iter().for_each(|file| self.include_file(file, given.at, block, once));
+                    self.matches.insert((base, pattern.to_owned()), files);
+                }
                 Err(error) => self.problems.push(Problem::new(given.at, format!("`{pattern}`: {error}"))),
             }
+        }
+        if is_list {
+            block.lists = match block.lists {
+                IncludedLists::Empty => IncludedLists::Empty,
+                _ if size(block) == before => IncludedLists::Empty,
+                _ => IncludedLists::Filled,
+            };
         }
     }
 

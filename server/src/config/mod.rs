@@ -30,6 +30,8 @@ mod tree;
 mod use_snippet;
 pub(crate) mod value;
 
+#[cfg(feature = "program")]
+pub(crate) use include::has_wildcard;
 pub(crate) use position::{Span, Texts};
 #[cfg(feature = "program")]
 pub(crate) use problem::ColouredProblems;
@@ -40,7 +42,7 @@ pub(crate) use sources::Sources;
 
 use reader::Reader;
 use settings::BlockKind;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,6 +58,8 @@ pub(crate) struct Configuration {
     pub(crate) texts: Texts,
     /// The included files that are lists of networks or users.
     pub(crate) lists: BTreeSet<PathBuf>,
+    /// The files that patterns named, by folder and pattern.
+    pub(crate) matches: HashMap<(PathBuf, String), Vec<PathBuf>>,
 }
 
 /// Reads a configuration.
@@ -72,6 +76,7 @@ pub(crate) fn read(file: &Path, sources: &dyn Sources) -> Result<Configuration, 
             raw_values: reader.raw_values,
             texts: reader.texts,
             lists: reader.lists,
+            matches: reader.matches,
         })
     } else {
         let problems = replace_foreign_files(reader.problems, &reader.texts);

@@ -49,6 +49,11 @@ impl Texts {
         self.files.iter().map(|text| text.path.as_path())
     }
 
+    /// Returns the files with their texts.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = (&Path, &Arc<str>)> {
+        self.files.iter().map(|text| (text.path.as_path(), &text.text))
+    }
+
     /// Returns the text of a range.
     pub(super) fn within(&self, span: Span) -> &str {
         &self.files[span.file as usize].text[span.start as usize..span.end as usize]

@@ -9,7 +9,7 @@ use super::snippet::Snippets;
 use super::sources::Sources;
 use super::suggest::{new_name, suggestion};
 use super::text::{Entry, Node, Scalar};
-use super::tree::{Block, Item, SpannedValue};
+use super::tree::{Block, IncludedLists, Item, SpannedValue};
 use super::value::{self, Value, ValueError, ValueKind};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -45,6 +45,8 @@ pub(super) struct Reader<'a> {
     pub(super) include_count: usize,
     /// Files that were included in a list of networks or users.
     pub(super) lists: BTreeSet<PathBuf>,
+    /// The files that patterns named, by folder and pattern.
+    pub(super) matches: HashMap<(PathBuf, String), Vec<PathBuf>>,
 }
 
 impl<'a> Reader<'a> {
@@ -60,12 +62,13 @@ impl<'a> Reader<'a> {
             snippets: Snippets::default(),
             include_count: 0,
             lists: BTreeSet::new(),
+            matches: HashMap::new(),
         }
     }
 
     /// Returns the items of a block, with defaults.
     pub(super) fn block(&mut self, place: BlockKind, nodes: &[Node], at: Span) -> Block {
-        let mut block = Block { items: Vec::new(), invalid: Vec::new(), at, kind: place };
+        let mut block = Block { items: Vec::new(), invalid: Vec::new(), at, kind: place, lists: IncludedLists::None };
         let mut once = Vec::new();
         self.add(nodes, &mut block, &mut once);
         for setting in settings::in_block(place) {

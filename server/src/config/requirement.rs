@@ -43,6 +43,8 @@ pub(crate) enum MachineRequirementKind {
     UserFile(PathBuf),
     /// An address of this machine, or a name of one.
     ListenAddress(Address),
+    /// Programs that run for requests do not run as root. Their user; that of the server without a name.
+    ProgramUser(Option<String>),
     User(String),
     Group(String),
     /// A file that requests get: a root, and the path below it. It may be added later.

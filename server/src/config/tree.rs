@@ -16,6 +16,19 @@ pub(super) struct Block {
     pub(super) invalid: Vec<&'static str>,
     pub(super) at: Span,
     pub(super) kind: BlockKind,
+    /// What included lists added to it.
+    pub(super) lists: IncludedLists,
+}
+
+/// What the included lists of a block added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IncludedLists {
+    /// No list is included.
+    None,
+    /// Each list has settings.
+    Filled,
+    /// A list is empty, as when its last entry was removed.
+    Empty,
 }
 
 /// One setting in force.
@@ -65,6 +78,12 @@ impl Block {
     pub(super) fn has_any(&self, names: &[&str]) -> bool {
         let is_written = self.items.iter().map(|item| item.setting.name);
         is_written.chain(self.invalid.iter().copied()).any(|is_written| names.contains(&is_written))
+    }
+
+    /// Whether a list is included in it or in a block within it, so that its content changes while the server runs.
+    pub(super) fn has_list(&self) -> bool {
+        let mut blocks = self.items.iter().filter_map(|item| item.block.as_ref());
+        self.lists != IncludedLists::None || blocks.any(Self::has_list)
     }
 
     /// Whether any of these settings was written with a problem.

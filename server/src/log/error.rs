@@ -6,7 +6,7 @@ use super::escape::{escape, escape_json, escape_json_text};
 use selvedge::proto::date::HttpDate;
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,6 +23,8 @@ pub(super) struct LogEvent {
     pub(super) text: String,
     /// Peer of the connection, if any.
     pub(super) peer: Option<SocketAddr>,
+    /// Client of the request, if a trusted proxy forwarded it.
+    pub(super) client: Option<IpAddr>,
     /// Request line as far as it was read; arbitrary bytes.
     pub(super) line: Vec<u8>,
     /// Number of events that this one stands for.
@@ -32,7 +34,7 @@ pub(super) struct LogEvent {
 impl LogEvent {
     /// Creates an event of the program itself.
     pub(super) fn from_program(level: Level, name: &'static str, text: String) -> Self {
-        Self { level, key: name, name, text, peer: None, line: Vec::new(), count: 1 }
+        Self { level, key: name, name, text, peer: None, client: None, line: Vec::new(), count: 1 }
     }
 }
 
@@ -162,6 +164,9 @@ fn append_text(event: &LogEvent, time: &str, out: &mut Vec<u8>) {
     if let Some(peer) = event.peer {
         let _ = write!(out, " peer={}", canonical(peer));
     }
+    if let Some(client) = event.client {
+        let _ = write!(out, " client={}", client.to_canonical());
+    }
     if !event.line.is_empty() {
         out.extend_from_slice(b" request=\"");
         escape(&event.line[..event.line.len().min(LINE_BYTES_MAX)], out);
@@ -180,6 +185,9 @@ fn append_json(event: &LogEvent, time: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     if let Some(peer) = event.peer {
         let _ = write!(out, r#","peer":"{}""#, canonical(peer));
+    }
+    if let Some(client) = event.client {
+        let _ = write!(out, r#","client":"{}""#, client.to_canonical());
     }
     if !event.line.is_empty() {
         out.extend_from_slice(br#","request":""#);
@@ -230,12 +238,16 @@ mod tests {
     #[test]
     fn a_client_of_ipv4_has_one_address_at_every_socket() {
         for peer in ["192.0.2.1:80", "[::ffff:192.0.2.1]:80"] {
+            let peer: SocketAddr = peer.parse().unwrap();
             let event = LogEvent {
-                peer: Some(peer.parse().unwrap()),
+                peer: Some(peer),
+                client: Some(peer.ip()),
                 ..LogEvent::from_program(Level::Error, "X", String::new())
             };
-            for (format, expected) in [(ErrorFormat::Text, "peer=192.0.2.1:80"), (ErrorFormat::Json, "192.0.2.1:80\"")]
-            {
+            for (format, expected) in [
+                (ErrorFormat::Text, "peer=192.0.2.1:80 client=192.0.2.1\n"),
+                (ErrorFormat::Json, "\"peer\":\"192.0.2.1:80\",\"client\":\"192.0.2.1\""),
+            ] {
                 let mut lines = LeveledLines::default();
                 lines.push(&event, format);
                 let line = text(&mut lines);

@@ -2,7 +2,7 @@
 
 use super::access::Format;
 use super::config::{Destination, ErrorFormat, Level, LogConfig, SiteLogConfig};
-use super::error::{LogEvent, OverflowEvents};
+use super::error::{LogEvent, OverflowEvents, SEPARATE_LINES};
 use super::line_batch::LineBatch;
 use super::line_writer::LineWriter;
 use super::loss_counter::LossCounter;
@@ -196,6 +196,12 @@ impl Logs {
     /// Writes an event of the program itself to the server's error log.
     pub(crate) fn log(&self, level: Level, name: &'static str, text: String) {
         self.queue.send_event(LogEvent::from_program(level, name, text));
+    }
+
+    /// Writes an event to the server's error log as a line of its own, although others have its name. The caller bounds
+    /// their number.
+    pub(crate) fn log_separately(&self, level: Level, name: &'static str, text: String) {
+        self.queue.send_event(LogEvent { key: SEPARATE_LINES, ..LogEvent::from_program(level, name, text) });
     }
 
     /// Returns each log with the number of lines lost since it was opened.

@@ -117,9 +117,8 @@ impl LogObserver {
         }
         let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
         let send = |text: String| {
-            let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
-            let (level, key, name) = (Level::Error, SEPARATE_LINES, "Script");
-            self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+            let event = LogEvent::from_program(Level::Error, "Script", text);
+            self.queue.send_site_event(site, LogEvent { key: SEPARATE_LINES, ..about(exchange, event) });
         };
         for line in facts.messages.split(|&b| b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()) {
             send(String::from_utf8_lossy(line).into_owned());
@@ -138,9 +137,9 @@ impl LogObserver {
         text: &str,
     ) {
         let text = format!("{} {text}", exchange.status.code());
-        let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
         let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
-        self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+        let event = LogEvent::from_program(level, name, text);
+        self.queue.send_site_event(site, LogEvent { key, ..about(exchange, event) });
     }
 
     /// Returns the exceeded limit of a refusal, for the log.
@@ -184,6 +183,14 @@ impl Drop for LogObserver {
     }
 }
 
+/// Returns an event with what identifies its request.
+fn about(exchange: &Exchange<'_>, event: LogEvent) -> LogEvent {
+    // The peer is the client unless a trusted proxy forwarded the request.
+    let client = exchange.request.map(|request| request.client().to_canonical());
+    let client = client.filter(|client| *client != exchange.peer.ip().to_canonical());
+    LogEvent { peer: Some(exchange.peer), client, line: exchange.request_line.to_vec(), ..event }
+}
+
 fn with_limit(text: &str, limit: Option<String>) -> String {
     limit.map_or_else(|| text.to_owned(), |limit| format!("{text} (bound: {limit})"))
 }
@@ -213,7 +220,7 @@ impl Observer for LogObserver {
             let key = if kind.is_empty() { exchange.reason.unwrap_or("Upstream") } else { kind };
             self.log_exchange(exchange, level, (key, "Upstream"), &failure);
         } else if let Some(reason) = exchange.reason {
-            // A line for each attempt, because programs that block clients count the lines.
+            // A line for each attempt, because programs that block clients count the lines, and for each file.
             let level = if reasons::is_about_files(reason) { Level::Info } else { level };
             let key = if reasons::has_own_line(reason) { SEPARATE_LINES } else { reason };
             self.log_exchange(exchange, level, (key, "Answered"), reason);
@@ -237,10 +244,12 @@ impl Observer for LogObserver {
         if !self.queue.wants(level) {
             return;
         }
-        let text = with_limit(closed.reason.explain(), self.limit_of_close(closed.reason));
+        let text = with_limit(&closed.reason.to_string(), self.limit_of_close(closed.reason));
         let text = format!("{text}, while {}, after {} requests", closed.phase.explain(), closed.requests);
         let event = LogEvent::from_program(level, closed.reason.name(), text);
-        self.queue.send_event(LogEvent { peer: Some(closed.peer), ..event });
+        // Lines with another detail are counted by themselves.
+        let key = closed.reason.detail().unwrap_or(event.key);
+        self.queue.send_event(LogEvent { key, peer: Some(closed.peer), ..event });
     }
 
     fn event(&self, event: &ServerEvent) {

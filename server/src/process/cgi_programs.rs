@@ -4,7 +4,7 @@
 //! becomes the user of the programs at once, so it never runs one as root, and runs programs of its folder only. It has
 //! one thread (`cgi_runner`), which waits for requests, for the ends of programs, and for the ends of their leases. A lease
 //! is a socket that the serving process closes when the client has left. The process ends when the serving process does, with
-//! all programs.
+//! all programs. Its parent (`cgi_watcher`) starts it again if a program has ended it.
 
 use super::link::Link;
 

@@ -1,6 +1,7 @@
 //! The process that runs the programs of one folder: it starts them, limits them, and reports their ends.
 
 use super::cgi_programs::{Permitted, RUNNER_VARIABLE, RunRequest, RunnerStart};
+use super::cgi_watcher::{RUNS_PROGRAMS, watch};
 use super::link::Link;
 use super::orphans::{Left, Orphans, PROGRAM_VARIABLE};
 use super::privileges::ServiceAccount;
@@ -10,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::SendFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process_group, pidfd_open};
-use selvedge::client::{ProgramLimits, limit_program};
+use selvedge::client::{ProgramLimits, hide_inherited_descriptors, limit_program};
 use std::env;
 use std::ffi::OsString;
 use std::io;
@@ -41,16 +42,23 @@ pub(crate) fn is_cgi_runner() -> bool {
     env::var_os(RUNNER_VARIABLE).is_some()
 }
 
-/// Runs programs until the serving process ends.
+/// Runs programs until the serving process ends, or keeps the process running that does.
 pub(crate) fn run_cgi_programs() -> ExitCode {
+    if env::var_os(RUNNER_VARIABLE).is_none_or(|value| value != RUNS_PROGRAMS) {
+        return watch();
+    }
     let _ = rustix::thread::set_name(c"selvedge-cgi");
-    let Ok(link) = Link::of_standard_input() else { return ExitCode::FAILURE };
-    let Ok(Some((permitted, _))) = link.receive::<Permitted>() else { return ExitCode::FAILURE };
-    let reply = match permitted.become_user() {
+    let Ok(watcher) = Link::of_standard_input() else { return ExitCode::FAILURE };
+    let Ok(Some((permitted, descriptors))) = watcher.receive::<Permitted>() else { return ExitCode::FAILURE };
+    let Ok([link]) = <[OwnedFd; 1]>::try_from(descriptors) else { return ExitCode::FAILURE };
+    let link = Link::from(link);
+    let hidden =
+        hide_inherited_descriptors().map_err(|error| format!("inherited descriptors would reach them: {error}"));
+    let reply = match hidden.and_then(|()| permitted.become_user()) {
         Ok(()) => RunnerStart::Ready,
         Err(why) => RunnerStart::Failed(why),
     };
-    if link.send(&reply).is_err() || matches!(reply, RunnerStart::Failed(_)) {
+    if watcher.send(&reply).is_err() || matches!(reply, RunnerStart::Failed(_)) {
         return ExitCode::FAILURE;
     }
     raise_descriptor_limit();

@@ -9,6 +9,7 @@
 mod active_sandbox;
 mod cgi_programs;
 mod cgi_runner;
+mod cgi_watcher;
 mod child;
 mod control;
 mod executable;

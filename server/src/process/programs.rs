@@ -9,6 +9,7 @@ use super::privileges::find_user;
 use crate::certificates::RunProgram;
 use crate::config::model::{Process, Program};
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
+use selvedge::client::hide_inherited_descriptors;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::env;
@@ -159,6 +160,9 @@ pub(crate) fn run_programs() -> ExitCode {
     let _ = rustix::thread::set_name(c"selvedge-progs");
     let Ok(link) = Link::of_standard_input() else { return ExitCode::FAILURE };
     let Ok(Some((Permitted(programs), _))) = link.receive() else { return ExitCode::FAILURE };
+    if hide_inherited_descriptors().is_err() {
+        return ExitCode::FAILURE;
+    }
     let (programs, link) = (Arc::new(programs), Arc::new(link));
     let mut running: Vec<thread::JoinHandle<()>> = Vec::new();
     while let Ok(Some((RunRequest { number, program, arguments }, _))) = link.receive() {

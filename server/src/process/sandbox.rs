@@ -126,6 +126,7 @@ impl Sandbox {
                 | MachineRequirementKind::ListenAddress(_)
                 | MachineRequirementKind::User(_)
                 | MachineRequirementKind::Group(_)
+                | MachineRequirementKind::ProgramUser(_)
                 | MachineRequirementKind::Page(..)
                 | MachineRequirementKind::Site(_)
                 | MachineRequirementKind::Upstream(_)

@@ -7,6 +7,12 @@ use super::network::any_contains;
 use crate::syntax::Network;
 use selvedge::Request;
 use selvedge::proto::field::trim;
+#[cfg(feature = "configuration")]
+use selvedge::proto::{
+    forward::{NamedOrigin, PeerTrust},
+    head::Scheme,
+    target::Host,
+};
 use selvedge::service::UNIX_PEER;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -52,13 +58,42 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 const HOPS_MAX: usize = 32;
 
 impl TrustedProxies {
-    /// Returns the scheme that the client used, if the peer is trusted and names it in X-Forwarded-Proto. Of several values,
-    /// the last one is that of the peer.
+    /// Returns what the peer of a request states of it, if the peer is trusted: in X-Forwarded-For, -Proto and -Host, or in the
+    /// element of Forwarded that names the client. Of several values in a field, the last one is that of the peer.
     #[cfg(feature = "configuration")]
-    pub(super) fn forwarded_scheme(&self, request: &Request) -> Option<&'static str> {
-        let value = request.field("x-forwarded-proto").filter(|_| self.trusts(request.peer()))?;
-        let last = trim(value.rsplit(|&b| b == b',').next()?);
-        ["https", "http"].into_iter().find(|scheme| last.eq_ignore_ascii_case(scheme.as_bytes()))
+    pub(super) fn origin<'r>(&self, request: &'r Request) -> NamedOrigin<'r> {
+        if !self.trusts(request.peer()) {
+            return NamedOrigin::default();
+        }
+        let peer = request.peer().ip().to_canonical();
+        let (client, element) = self.named_client(peer, &self.lines(request));
+        let last = |name: &str| request.field(name).and_then(|value| value.rsplit(|&b| b == b',').next()).map(trim);
+        let (scheme, host) = match self.field {
+            ForwardingField::XForwardedFor => (last("x-forwarded-proto"), last("x-forwarded-host")),
+            ForwardingField::Forwarded => {
+                let parameter = |name| element.and_then(|element| parameter(element, name));
+                (parameter("proto"), parameter("host"))
+            }
+        };
+        NamedOrigin {
+            client: Some(client).filter(|client| *client != peer),
+            scheme: match scheme {
+                Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => Some(Scheme::Https),
+                Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => Some(Scheme::Http),
+                _ => None,
+            },
+            host: host.filter(|host| Host::parse(host).is_ok()),
+        }
+    }
+
+    /// Returns how far the fields about the client of a request are true.
+    #[cfg(feature = "configuration")]
+    pub(super) fn trust(&self, request: &Request) -> PeerTrust {
+        match (self.trusts(request.peer()), self.field) {
+            (false, _) => PeerTrust::Untrusted,
+            (true, ForwardingField::XForwardedFor) => PeerTrust::XForwarded,
+            (true, ForwardingField::Forwarded) => PeerTrust::Forwarded,
+        }
     }
 
     /// Returns the client of a request.
@@ -67,16 +102,17 @@ impl TrustedProxies {
         if !self.trusts(request.peer()) {
             return peer;
         }
+        self.named_client(peer, &self.lines(request)).0
+    }
+
+    /// Returns the lines of the field that is evaluated.
+    fn lines<'r>(&self, request: &'r Request) -> Vec<&'r [u8]> {
         let name = match self.field {
             ForwardingField::XForwardedFor => "x-forwarded-for",
             ForwardingField::Forwarded => "forwarded",
         };
-        let lines: Vec<&[u8]> = request
-            .fields()
-            .filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, value)| value)
-            .collect();
-        self.forwarded_client(peer, &lines)
+        let fields = request.fields().filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()));
+        fields.map(|(_, value)| value).collect()
     }
 
     /// Returns the identifier that a trusted proxy has given to a request.
@@ -97,22 +133,22 @@ impl TrustedProxies {
     }
 
     /// Returns the last address that is not a trusted proxy, or [`UNKNOWN_CLIENT`] if a trusted proxy sent no
-    /// address.
-    fn forwarded_client(&self, peer: IpAddr, lines: &[&[u8]]) -> IpAddr {
-        let mut client = peer;
+    /// address, and the member that names it.
+    fn named_client<'l>(&self, peer: IpAddr, lines: &[&'l [u8]]) -> (IpAddr, Option<&'l [u8]>) {
+        let (mut client, mut named_by) = (peer, None);
         let members = lines.iter().rev().flat_map(|line| MembersFromEnd { rest: Some(line) });
         for member in members.filter(|member| !member.is_empty()).take(HOPS_MAX) {
             let address = match self.field {
                 ForwardingField::XForwardedFor => parse_node(member),
-                ForwardingField::Forwarded => for_parameter(member).and_then(parse_node),
+                ForwardingField::Forwarded => parameter(member, "for").and_then(parse_node),
             };
-            let Some(address) = address else { return UNKNOWN_CLIENT };
-            client = address;
+            let Some(address) = address else { return (UNKNOWN_CLIENT, Some(member)) };
+            (client, named_by) = (address, Some(member));
             if !any_contains(&self.networks, client) {
-                return client;
+                break;
             }
         }
-        client
+        (client, named_by)
     }
 }
 
@@ -151,14 +187,14 @@ fn is_escaped(before: &[u8]) -> bool {
     !before.iter().rev().take_while(|&&b| b == b'\\').count().is_multiple_of(2)
 }
 
-/// Returns the `for` parameter of one element of Forwarded (RFC 7239 §4); `None` if it occurs twice.
-fn for_parameter(element: &[u8]) -> Option<&[u8]> {
+/// Returns a parameter of one element of Forwarded (RFC 7239 §4); `None` if it occurs twice.
+fn parameter<'e>(element: &'e [u8], name: &str) -> Option<&'e [u8]> {
     let (mut rest, mut found) = (Some(element), None);
     while let Some(text) = rest {
         let (before, pair) = split_last(text, b';');
         rest = before;
         let Some(at) = pair.iter().position(|&b| b == b'=') else { continue };
-        if trim(&pair[..at]).eq_ignore_ascii_case(b"for") {
+        if trim(&pair[..at]).eq_ignore_ascii_case(name.as_bytes()) {
             let value = trim(&pair[at + 1..]);
             let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
             if found.replace(unquoted.unwrap_or(value)).is_some() {
@@ -188,7 +224,7 @@ mod tests {
         let networks = ["10.0.0.0/8", "2001:db8:f::/48"].map(|text| text.parse().unwrap()).to_vec();
         let proxies = TrustedProxies { networks, unix: UnixPeerTrust::Untrusted, field };
         let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
-        proxies.forwarded_client(peer.parse().unwrap(), &lines).to_string()
+        proxies.named_client(peer.parse().unwrap(), &lines).0.to_string()
     }
 
     #[test]

@@ -44,6 +44,18 @@ impl<'a> FieldChanges<'a> {
         Self::with_sent(file_fields, headers, (Some(requested), requested), (file, true))
     }
 
+    /// The changes for a file before its response is known, from this source.
+    pub(super) fn of_file(
+        file_fields: &'a FileFieldRules,
+        headers: &'a HeaderEdits,
+        requested: &'a str,
+        (source, file): (ResponseSource, &FoundFile),
+    ) -> Self {
+        let counts = (source != ResponseSource::Fallback).then_some(requested);
+        let file = (file.path.clone(), file.resource.media_type().to_owned());
+        Self::with_sent(file_fields, headers, (counts, requested), (Some(file), true))
+    }
+
     /// The changes for a response.
     pub(super) fn of_response(
         file_fields: &'a FileFieldRules,

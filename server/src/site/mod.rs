@@ -54,8 +54,8 @@ pub(crate) use files_rules::{
 };
 #[cfg(feature = "configuration")]
 pub(crate) use gateway::{
-    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramEnd, ProgramRunner, ProgramStart, ScriptRunner,
-    ScriptServer, Scripts, SendFileFolder, StartProgram,
+    GatewayLoad, GatewayRules, GatewayTimeouts, LateScriptMessage, PhpRules, ProgramEnd, ProgramRunner, ProgramStart,
+    ScriptRunner, ScriptServer, Scripts, SendFileFolder, StartProgram,
 };
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;

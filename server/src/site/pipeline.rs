@@ -11,6 +11,7 @@ use super::access::{AccessDecision, AccessRules};
 use super::action::{Action, Redirect};
 use super::condition::{host_of, scheme_of};
 use super::field_changes::{FieldChanges, ResponseSource};
+use super::files::AllowedCodings;
 use super::files::cache_key::CacheNamespace;
 use super::files_rules::{FilesRules, PathPrefix};
 use super::headers::HeaderEdits;
@@ -24,8 +25,10 @@ use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
 use selvedge::proto::path::{PathReject, SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
-use selvedge::service::{LogRule, set_log_rule};
+use selvedge::service::{LogRule, replace_query, set_log_rule};
 use selvedge::{Request, Response, StatusCode};
+#[cfg(feature = "configuration")]
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -46,6 +49,10 @@ impl ClientAccess {
         Self { client, decision: Some(decision) }
     }
 }
+
+/// Why a path is not passed to an application that might route it otherwise.
+#[cfg(feature = "configuration")]
+const UNLIKE: &str = "an application could read the path as one of another route";
 
 /// One request in the pipeline.
 pub(super) struct Pipeline<'t> {
@@ -185,11 +192,11 @@ impl<'t> Pipeline<'t> {
             Ok(matched) => matched,
             Err(refused) => return RouteResult::Responded(refused),
         };
-        if route.log_rule != LogRule::All {
-            set_log_rule(request, route.log_rule);
-            // A cached file is sent without a look at its route.
-            self.cache_scope = CacheScope::None;
-        }
+        #[cfg(feature = "configuration")]
+        let (path, text) = self.read_for_files(request, (Cow::Borrowed(path), text), route);
+        #[cfg(feature = "configuration")]
+        let path = &*path;
+        self.follow_log_rule(request, route);
         // Most actions need no captures, so they are found only for those that do.
         let values = || {
             let mut captures = route.pattern.matches(&text).unwrap_or_default();
@@ -201,21 +208,19 @@ impl<'t> Pipeline<'t> {
             self.cache_scope = CacheScope::None;
         }
         let routed = |response: Response, source| {
-            let response = match &route.lease {
-                Some(lease) => response.lease(lease.clone()),
-                None => response,
-            };
-            let routed = RoutedResponse::new(response, Some(route), source);
+            let routed = RoutedResponse::new(route.with_lease(response), Some(route), source);
             RouteResult::Responded(RoutedResponse { headers: headers.clone(), ..routed })
         };
         match &route.action {
             Action::Rewrite(target) => {
                 if !is_one_to_one(route, target) {
-                    // Clients choose how many different paths lead to this target, so caching them could fill
-                    // the cache.
+                    // Clients choose how many different paths lead to this target, and could fill the cache.
                     self.cache_scope = CacheScope::None;
                 }
-                match rewritten_path(target, &values()) {
+                let values = values();
+                let (path, query) = (rewritten_path(target, &values), target.replaced_query(&values));
+                query.iter().for_each(|query| replace_query(request, query));
+                match path {
                     Ok(path) => RouteResult::Rewritten(path, route),
                     Err(refused) => routed(refused, ResponseSource::Generated),
                 }
@@ -224,9 +229,8 @@ impl<'t> Pipeline<'t> {
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
             #[cfg(feature = "configuration")]
-            Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, path, route) => {
-                let reason = "an application could read the path as one of another route";
-                routed(Response::error(StatusCode::NOT_FOUND).log_reason(reason), ResponseSource::Generated)
+            Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, (path, &text), route) => {
+                routed(Response::error(StatusCode::NOT_FOUND).log_reason(UNLIKE), ResponseSource::Generated)
             }
             #[cfg(feature = "configuration")]
             Action::Proxy(rules) => {
@@ -251,6 +255,15 @@ impl<'t> Pipeline<'t> {
                 let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files), &values).await;
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
+        }
+    }
+
+    /// Notes whether the log has lines of a route.
+    fn follow_log_rule(&mut self, request: &mut Request, route: &Route) {
+        if route.log_rule != LogRule::All {
+            set_log_rule(request, route.log_rule);
+            // A cached file is sent without a look at its route.
+            self.cache_scope = CacheScope::None;
         }
     }
 
@@ -341,13 +354,16 @@ impl<'t> Pipeline<'t> {
                     FoundBy::PathAndValues => ResponseSource::File,
                     FoundBy::AnyPath => ResponseSource::Fallback,
                 };
-                let response = files.respond(request, &file.resource).await;
+                let allowed = self.allowed_codings(request, route, (source, &file));
+                let response = files.respond(request, &file.resource, allowed).await;
                 return RoutedResponse::new(response, Some(route), source).with_file(file);
             }
             Ok(FileLookup::Fallback(file)) => {
-                let mut response = files.respond(request, &file.resource).await;
+                let source = ResponseSource::Fallback;
+                let allowed = self.allowed_codings(request, route, (source, &file));
+                let mut response = files.respond(request, &file.resource, allowed).await;
                 add_vary_for_navigation(&mut response);
-                return RoutedResponse::new(response, Some(route), ResponseSource::Fallback).with_file(file);
+                return RoutedResponse::new(response, Some(route), source).with_file(file);
             }
             Ok(FileLookup::Moved(change)) => redirect_to_path(&change.apply(path), request, self.state.slash_redirect),
             Ok(FileLookup::Directory(directory, root)) => {
@@ -362,6 +378,26 @@ impl<'t> Pipeline<'t> {
             }
         };
         RoutedResponse::new(response, Some(route), ResponseSource::File)
+    }
+
+    /// Returns the codings of a file that the fields of its route allow.
+    fn allowed_codings(
+        &self,
+        request: &Request,
+        route: &Route,
+        (source, file): (ResponseSource, &FoundFile),
+    ) -> AllowedCodings {
+        if route.headers.is_empty() && route.file_fields.is_empty() {
+            return AllowedCodings::All;
+        }
+        let requested = self.decode(request.path_bytes()).map_or_else(|_| String::new(), |path| absolute_path(&path));
+        // What a pattern has captured makes no directive.
+        let values = || request_values(request, self.client, &requested, Captures::default());
+        let filled = route.headers.has_placeholders().then(|| route.headers.filled(&values()));
+        let headers = filled.as_ref().unwrap_or(&route.headers);
+        let mut fields = Fields::new();
+        FieldChanges::of_file(&route.file_fields, headers, &requested, (source, file)).apply(&mut fields);
+        AllowedCodings::of(&fields)
     }
 
     /// Adds a file to the cache of the fast path, if the request path alone determines the response.
@@ -392,6 +428,16 @@ impl<'t> RoutedResponse<'t> {
     fn with_file(self, file: FoundFile) -> Self {
         let media_type = file.resource.media_type().to_owned();
         Self { file: Some((file.path, media_type)), ..self }
+    }
+}
+
+impl Route {
+    /// Lets long content of this route outlive a replacement of the application, if the route has a lease.
+    fn with_lease(&self, response: Response) -> Response {
+        match &self.lease {
+            Some(lease) => response.lease(lease.clone()),
+            None => response,
+        }
     }
 }
 

@@ -51,8 +51,10 @@ pub(crate) struct SiteRules {
     pub(crate) cors: Option<Arc<CorsRules>>,
     /// The files that replace error responses.
     pub(crate) error_pages: Option<ErrorPages>,
-    /// What an encoded slash in a path is.
+    /// What an encoded slash in a path is for routes and applications.
     pub(crate) encoded_slash: EncodedSlash,
+    /// What it is for files of a path that leads to its route with slashes, too.
+    pub(crate) encoded_slash_of_files: EncodedSlash,
 }
 
 /// What a request without TLS gets.

@@ -23,6 +23,7 @@ use selvedge::service::authority;
 use selvedge::service::set_request_id;
 use selvedge::{Request, Response, Service, StatusCode};
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// All sites, as one worker serves them.
@@ -114,27 +115,20 @@ impl SiteService {
     /// has to run.
     fn fast_path(&self, request: &mut Request) -> FastPath<'_> {
         let Some((number, site)) = self.site_of(request) else {
+            // All sites have the proxies of the configuration.
+            if self.state.routes.len() > 0 {
+                client_of(request, self.state.routes.site(0));
+            }
             let misdirected = Response::error(StatusCode::MISDIRECTED_REQUEST).log_reason("no site has this host name");
             return FastPath::Responded(with_problem(request, misdirected));
         };
         request.set_site_tag(site.rules.site_tag);
+        let client = client_of(request, site);
         if (site.checks_plain_requests || request.tls().is_some())
             && let Some(response) = self.check_connection(request, site)
         {
             return FastPath::Responded(response);
         }
-        let client = match &site.rules.proxies {
-            None => request.peer().ip(),
-            Some(proxies) => {
-                let client = proxies.client_of(request);
-                request.set_client(client);
-                #[cfg(feature = "configuration")]
-                if let Some(id) = proxies.request_id(request) {
-                    set_request_id(request, id);
-                }
-                client
-            }
-        };
         let namespace = self.namespaces[number as usize];
         let is_cacheable = site.is_cacheable && request.head().framing == RequestFraming::None;
         // An error needs its error page, and has fields of its own. A route with access rules is never cached.
@@ -159,6 +153,18 @@ impl SiteService {
             }
         }
     }
+}
+
+/// Finds the client of a request and notes it, with the identifier that a trusted proxy has given to the request.
+fn client_of(request: &mut Request, site: &Site) -> IpAddr {
+    let Some(proxies) = &site.rules.proxies else { return request.peer().ip() };
+    let client = proxies.client_of(request);
+    request.set_client(client);
+    #[cfg(feature = "configuration")]
+    if let Some(id) = proxies.request_id(request) {
+        set_request_id(request, id);
+    }
+    client
 }
 
 impl Service for SiteService {

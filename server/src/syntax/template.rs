@@ -54,10 +54,10 @@ impl Template {
         if !text.starts_with('/') && !text.starts_with("{path}") {
             return Err(ValueError::new("a path without a leading slash", format!("write \"/{text}\"")));
         }
-        if text.contains('?') {
-            return Err(ValueError::new("a rewrite with a query", "a rewrite changes the path and keeps the query"));
-        }
         check_path_characters(text)?;
+        if let Some((_, query)) = text.split_once('?') {
+            check_url_characters(&without_placeholders(query))?;
+        }
         Self::build_path(text)
     }
 
@@ -167,27 +167,36 @@ impl Template {
         let mut location = String::new();
         self.origin.iter().for_each(|piece| piece.fill(values, Encoding::Host, &mut location));
         location.push_str(&self.fill(values, push_as_written));
-        let mut mark = '?';
-        if let Some(own) = &self.query {
-            let start = location.len();
-            location.push(mark);
-            own.iter().for_each(|piece| piece.fill(values, Encoding::Strict, &mut location));
-            if location.len() == start + 1 {
-                location.truncate(start);
-            } else {
-                mark = '&';
-            }
-        }
-        if let Some(query) = values.query.filter(|query| !query.is_empty() && self.request_query == RequestQuery::Kept)
-        {
-            location.push(mark);
-            location.push_str(query);
+        let query = self.query_with(values);
+        if !query.is_empty() {
+            location.push('?');
+            location.push_str(&query);
         }
         if let Some(fragment) = &self.fragment {
             location.push('#');
             location.push_str(fragment);
         }
         location
+    }
+
+    /// Returns the query: its own, and that of the request behind it unless the target drops or places that.
+    fn query_with(&self, values: &RequestValues<'_>) -> String {
+        let mut query = String::new();
+        self.query.iter().flatten().for_each(|piece| piece.fill(values, Encoding::Strict, &mut query));
+        let kept = values.query.filter(|kept| !kept.is_empty() && self.request_query == RequestQuery::Kept);
+        if let Some(kept) = kept {
+            if !query.is_empty() {
+                query.push('&');
+            }
+            query.push_str(kept);
+        }
+        query
+    }
+
+    /// Returns the query of the rewritten request, empty for none; `None` if the target leaves that of the request.
+    pub(crate) fn replaced_query(&self, values: &RequestValues<'_>) -> Option<String> {
+        let is_replaced = self.query.is_some() || self.request_query == RequestQuery::Dropped;
+        is_replaced.then(|| self.query_with(values))
     }
 
     /// Returns the percent-encoded path without double slashes, which the site would reject.
@@ -549,6 +558,27 @@ mod tests {
     }
 
     #[test]
+    fn queries_of_rewrites() {
+        for (template, query, expected) in [
+            ("/b", Some("a=1"), None),
+            ("/b", None, None),
+            ("/b?x={1}", Some("a=1"), Some("x=c%26d&a=1")),
+            ("/b?x=*", None, Some("x=c%26d")),
+            ("/b?x={1}?", Some("a=1"), Some("x=c%26d")),
+            ("/b?", Some("a=1"), Some("")),
+            ("/b?{query}&x=1", Some("a=1"), Some("a=1&x=1")),
+            ("/{1}?from={path}", Some(""), Some("from=/c%26d")),
+        ] {
+            let captures = Pattern::parse("/*").unwrap();
+            let captures = captures.matches("/c&d").unwrap();
+            let values = RequestValues { captures, path: "/c&d", query, ..RequestValues::example() };
+            let target = Template::parse_path(template).unwrap_or_else(|error| panic!("{template}: {error:?}"));
+            assert_eq!(target.replaced_query(&values).as_deref(), expected, "{template} {query:?}");
+            assert!(!target.path_with(&values).contains('?'), "{template}");
+        }
+    }
+
+    #[test]
     fn captures_never_name_a_host_or_end_a_line() {
         for (pattern, template, target) in [
             ("/*", "/*", "/evil.example"),
@@ -602,7 +632,7 @@ mod tests {
         ] {
             assert!(Template::parse(text).is_err(), "{text}");
         }
-        for text in ["https://host/a", "/a?b", "/a#b", "/../a", "/%zz", "a"] {
+        for text in ["https://host/a", "/a?b#c", "/a#b", "/../a", "/%zz", "a", "/a?é", "/a?x y", "/a?{b", "?a=b"] {
             assert!(Template::parse_path(text).is_err(), "{text}");
         }
         assert!(Template::parse_path("/index.html").is_ok());

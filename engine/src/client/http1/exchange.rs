@@ -10,7 +10,7 @@ use crate::client::open;
 use crate::client::outgoing_content::OutgoingContent;
 use crate::client::request::OutgoingHead;
 use crate::client::response::{IncomingResponse, ResponseContent};
-use crate::client::table::{IdleCheck, Lease, Table};
+use crate::client::table::{Lease, Table};
 use crate::client::tunnel::Tunnel;
 use crate::client::tunnel_end::TunnelEnd;
 use crate::limits::SPLICE_BYTES_MIN;
@@ -36,8 +36,7 @@ pub(in crate::client) async fn send(
 ) -> Result<IncomingResponse, ClientError> {
     let method = Method::from_token(&head.method);
     let group = table.group(to);
-    let check = if is_idempotent(method) { IdleCheck::Quick } else { IdleCheck::Thorough };
-    let lease = match table.take_idle(&group, check) {
+    let lease = match table.take_idle(&group) {
         Some(lease) => lease,
         None => Box::pin(open::open(table, &group, timeouts.connect, ApplicationProtocol::Http1)).await?,
     };
@@ -66,11 +65,6 @@ pub(in crate::client) async fn send(
         Ok(()) => exchange.into_response(content).await,
         Err((phase, kind)) => Err(exchange.failed(phase, kind)),
     }
-}
-
-/// Whether a method may be repeated without another effect (RFC 9110 §9.2.2).
-const fn is_idempotent(method: Method) -> bool {
-    method.is_safe() || matches!(method, Method::Put | Method::Delete)
 }
 
 struct Http1Exchange {

@@ -28,6 +28,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+/// The upstream cannot switch to another protocol as the request demands. Another upstream may do so.
+pub(in crate::client) const UPGRADE_UNSUPPORTED: ClientError =
+    ClientError::new(ClientPhase::SendRequest, ClientErrorKind::UpgradeUnsupported, RetrySafety::NotSent);
+
 /// Sends a request in its form, and awaits the head of its response.
 pub(in crate::client) async fn send(
     table: &Rc<Table>,
@@ -46,7 +50,7 @@ pub(in crate::client) async fn send(
         if is_connect {
             await_settings(&group, &connection).await?;
             if !connection.accepts_connect() {
-                return Err(failed(ClientErrorKind::UpgradeUnsupported));
+                return Err(UPGRADE_UNSUPPORTED);
             }
         }
         let end = if has_content || is_connect { End::More } else { End::Last };

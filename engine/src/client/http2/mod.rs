@@ -13,7 +13,7 @@ mod task;
 mod tunnel_end;
 
 pub(super) use connection::SharedConnection;
-pub(super) use exchange::send;
+pub(super) use exchange::{UPGRADE_UNSUPPORTED, send};
 pub(super) use opening::Opening;
 pub(super) use stream_queue::StreamQueue;
 pub(super) use tunnel_end::Http2TunnelEnd;

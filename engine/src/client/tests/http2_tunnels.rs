@@ -153,7 +153,7 @@ fn without_extended_connect_a_websocket_fails_and_other_offers_are_ignored() {
     run(async {
         let (to, client) = (serve(Upstream::new(), echo), client());
         let error = spawn_send(&client, &to, websocket(KEY)).await.unwrap().unwrap_err();
-        assert_eq!((error.kind, error.retry), (ClientErrorKind::UpgradeUnsupported, RetrySafety::Never));
+        assert_eq!((error.kind, error.retry), (ClientErrorKind::UpgradeUnsupported, RetrySafety::NotSent));
         for (method, protocol) in [("GET", "other/1"), ("POST", "other/1")] {
             let head = OutgoingHead { upgrade: Some(protocol.into()), ..request(method) };
             let mut response = spawn_send(&client, &to, head).await.unwrap().unwrap();

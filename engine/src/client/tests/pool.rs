@@ -148,17 +148,17 @@ fn a_connection_that_ends_under_the_request_may_be_repeated() {
 }
 
 #[test]
-fn an_end_before_the_request_is_noticed_without_the_reactor() {
+fn an_end_or_bytes_before_the_request_are_noticed_without_the_reactor() {
+    let unexpected: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
     run(async {
-        for method in ["POST", "GET"] {
+        for (method, sent) in [("POST", None), ("GET", None), ("POST", Some(unexpected)), ("GET", Some(unexpected))] {
             let (upstream, client) = (Upstream::new(), client());
-            let peer = serve_first(&upstream, &client).await;
-            if method == "GET" {
-                // A connection that was idle for a while is checked for every method.
-                sleep(Duration::from_secs(1)).await;
+            let mut peer = serve_first(&upstream, &client).await;
+            match sent {
+                Some(bytes) => peer.send(bytes).await,
+                None => drop(peer),
             }
-            drop(peer);
-            // No other task runs between the end and the request.
+            // No other task runs before the request.
             let (to, head, mut content) = (upstream.destination(), request(method), OutgoingContent::empty());
             let timeouts = ClientTimeouts::default();
             let mut interim = |_: StatusCode, _: &Fields| {};
@@ -173,7 +173,8 @@ fn an_end_before_the_request_is_noticed_without_the_reactor() {
                 is_served = is_served || serving.as_mut().poll(cx).is_ready();
                 sending.as_mut().poll(cx)
             });
-            assert!(sent.await.is_ok(), "{method}");
+            let response = sent.await.unwrap();
+            assert_eq!(response.content.length(), Some(0), "{method}");
         }
     });
 }

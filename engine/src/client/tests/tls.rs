@@ -102,6 +102,45 @@ fn requests_over_tls_with_both_protocols() {
     stop(server);
 }
 
+/// A self-signed certificate of an authority, as `openssl req -x509` makes it, that is valid between these years.
+fn self_signed(name: &str, years: [i32; 2]) -> (Certificate, String) {
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    [params.not_before, params.not_after] = years.map(|year| rcgen::date_time_ymd(year, 1, 1));
+    let key = KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    (Certificate::from_pem(pem.as_bytes(), key.serialize_pem().as_bytes()).unwrap(), pem)
+}
+
+#[test]
+fn a_self_signed_certificate_that_is_trusted_itself_is_accepted() {
+    let other = self_signed("app.example", [2000, 3000]).1;
+    for (years, name, is_named, expected) in [
+        ([2000, 3000], "app.example", true, Ok(())),
+        ([2000, 3000], "other.example", true, Err("name")),
+        ([2000, 2001], "app.example", true, Err("expired")),
+        ([2999, 3000], "app.example", true, Err("valid")),
+        ([2000, 3000], "app.example", false, Err("")),
+    ] {
+        let (certificate, pem) = self_signed("app.example", years);
+        let (server, address) =
+            start(TlsHost::builder().certificates(Certificates::new(vec![certificate])).build().unwrap());
+        run_real(async {
+            let roots = RootCertificates::Pem(if is_named { pem.as_bytes() } else { other.as_bytes() });
+            let tls = ClientTlsBuilder::new(name).roots(roots).build().unwrap();
+            let received = text_of(&client(), &destination(address, tls, Protocol::Http1), b"x").await;
+            match (received, expected) {
+                (Ok(_), Ok(())) => {}
+                (Err(ClientError { kind: ClientErrorKind::Certificate(reason), .. }), Err(part)) => {
+                    assert!(reason.contains(part), "{years:?} {name}: {reason}");
+                }
+                (received, expected) => panic!("{years:?} {name}: {received:?} is not {expected:?}"),
+            }
+        });
+        stop(server);
+    }
+}
+
 /// Switches to any protocol that a request of HTTP/1.1 offers, and knows no extended CONNECT.
 async fn switch(request: &mut Request) -> Response {
     let Some(protocol) = request.field("upgrade").map(Bytes::copy_from_slice) else {

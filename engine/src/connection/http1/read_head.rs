@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::request_pool;
-use super::respond::first_line;
+use super::respond::{first_line, without_empty_line};
 use crate::buffer::Buffer;
 use crate::connection::app_context::AppContext;
 use crate::connection::exchange::StreamFacts;
@@ -15,6 +15,7 @@ use crate::service::{
     CloseReason, ContentSource, IncomingBody, InterimSender, Observer, Request, RequestInner, Response, Service,
     Timestamp,
 };
+use selvedge_proto::accept::{prefers_json, values_in_lines};
 use selvedge_proto::head::RequestFraming;
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::{Reject, StatusCode};
@@ -182,7 +183,8 @@ impl<S: Stream> Connection<S> {
         let transport = &self.transport;
         self.requests.set(self.requests.get().wrapping_add(1));
         let clock = &transport.timeouts.worker.clock;
-        inner.peer = transport.peer;
+        inner.peer = transport.ends.peer;
+        inner.local.clone_from(&transport.ends.local);
         inner.tls = transport.link.tls_info();
         inner.received_at = Timestamp { since_worker_start: clock.elapsed(), unix_time: clock.unix_seconds() };
         if inner.head.framing == RequestFraming::None {
@@ -218,7 +220,10 @@ impl<S: Stream> Connection<S> {
     async fn refuse<T, O: Observer>(self: &Rc<Self>, refusal: Refusal, app: &AppContext<T, O>) -> Exit {
         let transport = &self.transport;
         // The refusal or the close reports the reason.
-        let response = Response::engine_error(refusal.status, refusal.text).no_log_reason();
+        let page = Response::engine_error(refusal.status, refusal.text).no_log_reason();
+        // The head may have been read far enough to show what the client prefers.
+        let prefers_json = prefers_json(values_in_lines(without_empty_line(transport.input.borrow().bytes())));
+        let response = if prefers_json { page.into_problem() } else { page };
         let response = app.shared.error_hook.apply(response, None);
         let (mut record, rest) = self.begin_refusal(response);
         if let Some(rest) = rest {

@@ -25,6 +25,7 @@ pub(in crate::connection) fn release(mut inner: Box<RequestInner>) {
     inner.content = IncomingBody::default();
     inner.log_info = LogInfo::default();
     inner.interim_sender = None;
+    inner.replaced_query = None;
     inner.tls = None;
     if !inner.held.is_empty() {
         inner.held.clear();

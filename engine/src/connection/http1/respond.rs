@@ -233,6 +233,6 @@ pub(super) fn first_line(input: &[u8]) -> &[u8] {
 }
 
 /// Skips the empty line that a client may send before its request (RFC 9112 §2.2).
-fn without_empty_line(input: &[u8]) -> &[u8] {
+pub(super) fn without_empty_line(input: &[u8]) -> &[u8] {
     input.strip_prefix(b"\r\n").unwrap_or(input)
 }

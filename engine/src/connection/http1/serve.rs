@@ -138,7 +138,7 @@ fn poll_call<S: Stream, T, O: Observer>(
             connection.poll_client_disconnected(cx).map(|()| Err(CloseReason::ClientDisconnected))
         }
         Err(message) => {
-            app.observer.event(&ServerEvent::Panic { peer: connection.transport.peer, message });
+            app.observer.event(&ServerEvent::Panic { peer: connection.transport.ends.peer, message });
             Poll::Ready(Ok(Response::engine_error(StatusCode::INTERNAL_SERVER_ERROR, "").log_reason(PANICKED)))
         }
     }

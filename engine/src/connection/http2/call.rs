@@ -63,7 +63,7 @@ pub(super) fn call<'a, S: Stream, T: Service, O: Observer>(
             poll_fn(|cx| match panic::catch(|| call.as_mut().poll(cx)) {
                 Ok(polled) => polled,
                 Err(message) => {
-                    app.observer.event(&ServerEvent::Panic { peer: connection.transport.peer, message });
+                    app.observer.event(&ServerEvent::Panic { peer: connection.transport.ends.peer, message });
                     Poll::Ready(Response::engine_error(StatusCode::INTERNAL_SERVER_ERROR, "").log_reason(PANICKED))
                 }
             })

@@ -79,7 +79,8 @@ where
         let connection = self.connection;
         let transport = &connection.transport;
         let clock = &transport.timeouts.worker.clock;
-        inner.peer = transport.peer;
+        inner.peer = transport.ends.peer;
+        inner.local.clone_from(&transport.ends.local);
         inner.tls = transport.link.tls_info();
         inner.received_at = Timestamp { since_worker_start: clock.elapsed(), unix_time: clock.unix_seconds() };
         let id = RequestId(stream.get().into());
@@ -131,7 +132,7 @@ where
             ResetCause::Violation(error) => {
                 let is_discarded = self.connection.contents.borrow().is_discarded(stream);
                 if self.streams.find(stream).is_none() && !is_discarded {
-                    self.refused.count(error, self.connection.transport.peer, &self.app.observer);
+                    self.refused.count(error, self.connection.transport.ends.peer, &self.app.observer);
                 }
                 CloseReason::StreamInvalid(error)
             }

@@ -95,7 +95,7 @@ fn open_tunnel<S: Stream, T, O: Observer>(
 ) -> OutgoingTunnel {
     let (duplex, outgoing) = tunnel::open(active.request.take_body());
     if let Err(message) = panic::catch(|| (upgrade.handler)(duplex)) {
-        app.observer.event(&ServerEvent::Panic { peer: connection.transport.peer, message });
+        app.observer.event(&ServerEvent::Panic { peer: connection.transport.ends.peer, message });
     }
     outgoing
 }

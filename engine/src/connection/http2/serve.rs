@@ -211,7 +211,7 @@ where
             let bytes = input.bytes();
             let step = self.connection.with_protocol(|protocol, out| protocol.receive(bytes, now, out));
             let step = step.map_err(|error| {
-                self.refused.report(self.connection.transport.peer, &self.app.observer);
+                self.refused.report(self.connection.transport.ends.peer, &self.app.observer);
                 Exit::Closed(CloseReason::Http2(error))
             })?;
             let is_done = step.event.is_none();
@@ -220,7 +220,7 @@ where
             }
             input.consume(step.consumed);
             if is_done || self.connection.transport.unsent_len() > UNSENT_BYTES_MAX {
-                self.refused.report(self.connection.transport.peer, &self.app.observer);
+                self.refused.report(self.connection.transport.ends.peer, &self.app.observer);
                 return Ok(());
             }
         }
@@ -467,7 +467,7 @@ fn catch<S: Stream, T, O: Observer>(
     poll: impl FnOnce() -> Poll<SendStep>,
 ) -> Poll<SendStep> {
     panic::catch(poll).unwrap_or_else(|message| {
-        app.observer.event(&ServerEvent::Panic { peer: connection.transport.peer, message });
+        app.observer.event(&ServerEvent::Panic { peer: connection.transport.ends.peer, message });
         Poll::Ready(SendStep::Failed(CloseReason::Panicked))
     })
 }

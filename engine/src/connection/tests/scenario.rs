@@ -11,6 +11,7 @@ use crate::net::link::xor_session::{Keystream, XorSession};
 use crate::net::link::{Link, Session};
 use crate::net::panic;
 use crate::net::worker::Worker;
+use crate::peer::Ends;
 use crate::service::{CloseReason, Phase, Service};
 use std::cell::Cell;
 use std::future::Future;
@@ -84,7 +85,7 @@ impl TestServer {
         let connect = Box::new(move |stream, peer, id| {
             drop(tokio::task::spawn_local(connection::run(
                 stream,
-                peer,
+                Ends { peer, local: None },
                 (id, FirstProtocol::Http1OrHttp2),
                 app.clone(),
                 (),

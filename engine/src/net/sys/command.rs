@@ -1,6 +1,6 @@
 //! Limits of a program, which hold from its first instruction.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -14,7 +14,8 @@ pub struct ProgramLimits {
     pub cpu_seconds_max: u64,
 }
 
-/// Limits what a command starts. It gets no core file either. A lower limit of this process stays.
+/// Limits what a command starts. It gets no core file either, and ends with the thread that starts it. A lower limit of this
+/// process stays.
 pub fn limit_program(command: &mut Command, limits: ProgramLimits) {
     let limits =
         [(Resource::As, limits.memory_bytes_max), (Resource::Cpu, limits.cpu_seconds_max), (Resource::Core, 0)];
@@ -23,6 +24,7 @@ pub fn limit_program(command: &mut Command, limits: ProgramLimits) {
             let bound = getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
             setrlimit(resource, Rlimit { current: Some(bound), maximum: Some(bound) })?;
         }
+        set_parent_process_death_signal(Some(Signal::KILL))?;
         Ok(())
     };
     // SAFETY: the closure runs between `fork` and `exec`. It makes system calls only, and neither allocates nor takes a
@@ -30,9 +32,36 @@ pub fn limit_program(command: &mut Command, limits: ProgramLimits) {
     unsafe { command.pre_exec(set) };
 }
 
+/// Keeps what this process has inherited from the programs that it starts: of all descriptors, they get the standard streams
+/// only. Other descriptors are inherited from whatever has started the server, and may lead to files that the user of the
+/// programs cannot open.
+///
+/// # Errors
+/// If the system refuses it.
+pub fn hide_inherited_descriptors() -> io::Result<()> {
+    // SAFETY: the call takes numbers and accesses no memory. Owners keep their descriptors, with one more flag.
+    // Not every C library has a function for it.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn programs_get_no_inherited_descriptor() {
+        let inherited = std::fs::File::open("/dev/null").unwrap();
+        rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).unwrap();
+        let open_in_program = || {
+            let script = format!("test -e /proc/self/fd/{}", inherited.as_raw_fd());
+            Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success()
+        };
+        assert!(open_in_program());
+        hide_inherited_descriptors().unwrap();
+        assert!(!open_in_program());
+    }
 
     #[test]
     fn limits_hold_from_the_first_instruction() {

@@ -59,7 +59,8 @@ impl Builder<'_, '_> {
             let access = if line.setting.name == "allow" { ConfiguredAccess::Allow } else { ConfiguredAccess::Deny };
             rules.push(IpRule { access, networks: networks(&line.arguments) });
         }
-        if !item.block().has_any(&["allow", "deny"]) {
+        // A list may be empty.
+        if !item.block().has_any(&["allow", "deny"]) && !item.block().has_list() {
             let problem = Problem::new(item.at, "`ip-access` without a rule");
             self.problem(problem.suggest("write `allow NETWORK...` or `deny NETWORK...` in its block"));
         }
@@ -108,7 +109,7 @@ impl Builder<'_, '_> {
         let file = item.property("file").map(|given| (given.path().to_owned(), given.at));
         if let Some((path, at)) = file.clone() {
             self.require(at, MachineRequirementKind::UserFile(path));
-        } else if !item.block().has_any(&["user"]) && !item.invalid.contains(&"file") {
+        } else if !item.block().has_any(&["user"]) && !item.block().has_list() && !item.invalid.contains(&"file") {
             let problem = Problem::new(item.at, "no user");
             self.problem(problem.suggest("write file=\"users.htpasswd\", or `user NAME HASH` in the block"));
         }

@@ -25,7 +25,7 @@ pub(super) fn proxy(
     }
     let flag = |name: &str| Switch::from(block.item(name).first().flag());
     Proxy {
-        upstream: proxy_target(builder, item),
+        upstream: proxy_target(builder, item, patterns),
         strip_prefix: Switch::from(strip_prefix.flag()),
         host: match block.item("host").first().text() {
             "keep" => ForwardedHost::Keep,

@@ -32,8 +32,9 @@ impl Builder<'_, '_> {
         let response_settings = self.response_settings(block, site.root.as_ref(), &wildcards);
         // The conditions of a route with a problem may not be those that are meant.
         if !item.has_problem && self.reader.problems.len() == problems_before {
+            let has_list = block.get("when").is_some_and(|item| item.block().has_list());
             for (pattern, given) in patterns.iter().zip(&item.arguments) {
-                let problem = earlier_routes.add(pattern, &when, given.at);
+                let problem = earlier_routes.add(pattern, (!has_list).then_some(&when), given.at);
                 self.reader.problems.extend(problem);
             }
         }

@@ -123,6 +123,16 @@ impl Builder<'_, '_> {
         if let Some((group, at)) = group.clone() {
             self.require(at, MachineRequirementKind::Group(group));
         }
+        let of_server = user.as_ref().map(|(user, _)| user);
+        let programs = self.requirements.iter().filter_map(|requirement| match &requirement.kind {
+            MachineRequirementKind::CgiPrograms(programs) => {
+                Some((requirement.at, programs.user.as_ref().or(of_server).cloned()))
+            }
+            _ => None,
+        });
+        for (at, user) in programs.collect::<Vec<_>>() {
+            self.require(at, MachineRequirementKind::ProgramUser(user));
+        }
         let pid_file = self.path(top, "pid-file");
         if let Some((path, at)) = pid_file.clone() {
             self.require(at, MachineRequirementKind::PidFile(path));

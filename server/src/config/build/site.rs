@@ -8,8 +8,8 @@ use super::when::text_pattern;
 use super::wildcards::Wildcards;
 use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
 use crate::config::model::{
-    AccessSettings, Action, CacheControl, ContentTypeRule, Cors, ErrorPage, Files, HeaderChange, HeaderChangeKind,
-    ResponseSettings, Route, RouteLog, Site, Switch, TrailingSlash, When,
+    AccessSettings, Action, CacheControl, ContentTypeRule, Cors, EncodedSlashRule, ErrorPage, Files, HeaderChange,
+    HeaderChangeKind, ResponseSettings, Route, RouteLog, Site, Switch, TrailingSlash, When,
 };
 use crate::config::position::Span;
 use crate::config::problem::Problem;
@@ -77,7 +77,11 @@ impl Builder<'_, '_> {
             error_log: written("error").map(|item| self.error_log(item)),
             files,
             tls,
-            splits_encoded_slash: Switch::from(block.item("encoded-slash").first().text() == "separator"),
+            encoded_slash: match block.item("encoded-slash").first().text() {
+                "separator" => EncodedSlashRule::Separator,
+                "files" => EncodedSlashRule::Files,
+                _ => EncodedSlashRule::Data,
+            },
             link_targets: inherited.link_targets.clone(),
             access: inherited.access.clone(),
             response_settings,
@@ -137,7 +141,7 @@ impl Builder<'_, '_> {
                     let selector = with_case(item, selector(&item.arguments[0]), ResponseSelector::ignoring_case);
                     if let ResponseSelector::Path(pattern) = &selector {
                         let at = item.arguments[0].at;
-                        self.reader.problems.extend(earlier_rules.add(pattern, &When::default(), at));
+                        self.reader.problems.extend(earlier_rules.add(pattern, Some(&When::default()), at));
                     }
                     response_settings.cache_control.push(CacheControl { selector, value: text(1) });
                 }
@@ -147,7 +151,7 @@ impl Builder<'_, '_> {
                 }
                 "types" => {
                     for given in &item.arguments[1..] {
-                        let suffix = given.text().trim_start_matches('.');
+                        let suffix = given.text();
                         match Pattern::parse(&format!("*.{suffix}")) {
                             Ok(pattern) => response_settings
                                 .content_types

@@ -24,8 +24,9 @@ const GLOBS_MAX: usize = 256;
 const ROUTES_PER_PATTERN_MAX: usize = 64;
 
 impl EarlierRoutes {
-    /// Adds a pattern. Returns why it can never match, if so.
-    pub(super) fn add(&mut self, pattern: &Pattern, when: &When, at: Span) -> Option<Problem> {
+    /// Adds a pattern with its conditions; `None` for those of a list, which change while the server runs. Returns why it can
+    /// never match, if so.
+    pub(super) fn add(&mut self, pattern: &Pattern, when: Option<&When>, at: Span) -> Option<Problem> {
         if let Some((earlier, place)) = self.find_earlier(pattern, when) {
             let problem = Problem::new(at, format!("`{pattern}` can never match"));
             return Some(
@@ -34,6 +35,7 @@ impl EarlierRoutes {
                     .suggest(format!("move it before `{earlier}`, or remove it")),
             );
         }
+        let when = when?;
         let is_free = *when == When::default();
         let routes = self.all.entry(pattern.clone()).or_default();
         if routes.len() < ROUTES_PER_PATTERN_MAX {
@@ -54,8 +56,9 @@ impl EarlierRoutes {
         self.prefixes.contains_key("")
     }
 
-    fn find_earlier(&self, pattern: &Pattern, when: &When) -> Option<(String, Span)> {
-        let has_no_further_conditions = |(earlier, _): &&(When, Span)| earlier == when || *earlier == When::default();
+    fn find_earlier(&self, pattern: &Pattern, when: Option<&When>) -> Option<(String, Span)> {
+        let has_no_further_conditions =
+            |(earlier, _): &&(When, Span)| Some(earlier) == when || *earlier == When::default();
         if let Some((_, place)) = self.all.get(pattern).and_then(|routes| routes.iter().find(has_no_further_conditions))
         {
             return Some((pattern.to_string(), *place));

@@ -11,6 +11,7 @@ use crate::config::settings::BlockKind;
 use crate::config::suggest::suggestion;
 use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::{Address, ServerAddress, ServerPlace, ServerScheme, Value, is_address, read_url};
+use crate::syntax::Pattern;
 use std::net::IpAddr;
 
 /// Builds the upstreams that the configuration declares.
@@ -231,7 +232,7 @@ fn check_tls(builder: &mut Builder<'_, '_>, item: &Item, upstream: &Upstream) {
 }
 
 /// Returns the name of the upstream that a route names: one of the configuration, or the group of its URLs.
-pub(super) fn proxy_target(builder: &mut Builder<'_, '_>, item: &Item) -> String {
+pub(super) fn proxy_target(builder: &mut Builder<'_, '_>, item: &Item, patterns: &[Pattern]) -> String {
     // All targets may have been reported.
     let Some(given) = item.arguments.first() else { return String::new() };
     let known = builder.upstreams.iter_mut().find(|known| known.upstream.name == given.text());
@@ -241,7 +242,8 @@ pub(super) fn proxy_target(builder: &mut Builder<'_, '_>, item: &Item) -> String
     }
     let mut servers: Vec<UpstreamServer> = Vec::new();
     for given in &item.arguments {
-        let Some(address) = target_server(builder, given, item.arguments.len()) else { continue };
+        let url = server_url(given.text(), patterns);
+        let Some(address) = target_server(builder, (given, url), item.arguments.len()) else { continue };
         if servers.iter().any(|server| server.address == address) {
             let problem = Problem::new(given.at, format!("server `{address}` is repeated"));
             builder.problem(problem.suggest("remove it"));
@@ -288,9 +290,21 @@ fn default_upstream(
     }
 }
 
+/// Returns a URL without the slash that browsers write at its end, if the route has all paths. In a route with a prefix, other
+/// servers take the prefix off for that slash, so it is refused there.
+fn server_url<'t>(text: &'t str, patterns: &[Pattern]) -> &'t str {
+    let host = text.split_once("://").map_or(text, |(_, host)| host);
+    let is_root = host.len() > 1 && host.find('/') == Some(host.len() - 1) && !host.starts_with("unix:");
+    let takes_all = patterns.iter().all(|pattern| pattern.to_string() == "/*");
+    text.strip_suffix('/').filter(|_| is_root && takes_all).unwrap_or(text)
+}
+
 /// Reads one of the targets of a route as the URL of a server.
-fn target_server(builder: &mut Builder<'_, '_>, given: &SpannedValue, count: usize) -> Option<ServerAddress> {
-    let text = given.text();
+fn target_server(
+    builder: &mut Builder<'_, '_>,
+    (given, text): (&SpannedValue, &str),
+    count: usize,
+) -> Option<ServerAddress> {
     let names: Vec<&str> = builder.upstreams.iter().map(|known| known.upstream.name.as_str()).collect();
     if names.contains(&text) && count > 1 {
         let problem = Problem::new(given.at, format!("upstream `{text}` beside other targets"));

@@ -3,7 +3,7 @@
 use super::{networks, texts};
 use crate::config::model::{Condition, NamedCondition, When};
 use crate::config::problem::Problem;
-use crate::config::tree::{Block, Item, SpannedValue};
+use crate::config::tree::{Block, IncludedLists, Item, SpannedValue};
 use crate::config::value::Value;
 use crate::syntax::TextPattern;
 
@@ -39,13 +39,17 @@ fn conditions(block: &Block, problems: &mut Vec<Problem>) -> Vec<Condition> {
             _ => Condition::All(group(item, problems)),
         });
     }
+    if block.lists == IncludedLists::Empty {
+        // It holds for no request, as a list with entries would hold for those of the entries only.
+        conditions.push(Condition::Any(Vec::new()));
+    }
     conditions
 }
 
 /// Builds the conditions of a group, which has at least one.
 fn group(item: &Item, problems: &mut Vec<Problem>) -> Vec<Condition> {
     let block = item.block();
-    if block.items.is_empty() && block.invalid.is_empty() {
+    if block.items.is_empty() && block.invalid.is_empty() && block.lists == IncludedLists::None {
         let problem = Problem::new(item.at, format!("`{}` without a condition", item.setting.name));
         problems.push(problem.suggest("write a condition in its block, or remove it"));
     }

@@ -50,6 +50,17 @@ pub(crate) enum Switch {
     Off,
 }
 
+/// For what an encoded slash separates segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EncodedSlashRule {
+    /// For nothing.
+    Data,
+    /// For files only.
+    Files,
+    /// For routes, files and proxies.
+    Separator,
+}
+
 /// Whether a limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enforcement {
@@ -220,8 +231,7 @@ pub(crate) struct Site {
     pub(crate) access_log: Option<AccessLog>,
     /// `None`: the server's.
     pub(crate) error_log: Option<ErrorLog>,
-    /// Whether an encoded slash separates segments.
-    pub(crate) splits_encoded_slash: Switch,
+    pub(crate) encoded_slash: EncodedSlashRule,
     /// The folders that links of its roots may lead to.
     pub(crate) link_targets: Vec<PathBuf>,
     /// Access rules for paths without a route, and for routes without their own.

@@ -3,8 +3,8 @@
 use super::print::{Printer, dry_run, flag, quote, quote_path};
 use super::{
     AccessSettings, Action, BasicAuth, CertificateFiles, ClientCertificates, ClientCertificatesMode, Condition,
-    ConfiguredAccess, ContentTypeRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess, NamedCondition,
-    ResponseSettings, Route, RouteLog, Satisfy, Site, SiteTls, Switch, When,
+    ConfiguredAccess, ContentTypeRule, EncodedSlashRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess,
+    NamedCondition, ResponseSettings, Route, RouteLog, Satisfy, Site, SiteTls, Switch, When,
 };
 use crate::config::value::{write_size, write_time};
 use crate::syntax::{CaseSensitivity, ResponseSelector};
@@ -19,7 +19,11 @@ impl Site {
                 lines.line(format_args!("listing {}", flag(files.listing)))?;
                 lines.line(format_args!("precompressed {}", flag(files.precompressed)))?;
             }
-            let slash = if self.splits_encoded_slash == Switch::On { "separator" } else { "data" };
+            let slash = match self.encoded_slash {
+                EncodedSlashRule::Data => "data",
+                EncodedSlashRule::Files => "files",
+                EncodedSlashRule::Separator => "separator",
+            };
             lines.line(format_args!("encoded-slash {slash}"))?;
             if !self.link_targets.is_empty() {
                 let targets: Vec<_> = self.link_targets.iter().map(|path| quote_path(path)).collect();

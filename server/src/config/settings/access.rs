@@ -44,7 +44,10 @@ pub(super) const SETTINGS: &[Setting] = &[
              are checked at a time. A client address (for IPv6, its /64) with four waiting checks gets 429. A \
              correct password is cached for one minute after its last use. For one user name, ten times `wrong-max` \
              wrong passwords are allowed, of all clients together; a correct password that is cached is not affected. Each \
-             wrong password is one line of the error log. `selvedge hash-password` makes a hash.",
+             wrong password is one line of the error log. `selvedge hash-password` makes a hash. While the server runs, an \
+             empty or removed `file` has no users, and a line that is no user costs only that user; the error log names it. \
+             `check` and a start refuse such a line and a `file` that does not exist, a reload and a restart after a crash \
+             do not.",
         )
         .example("basic-auth realm=\"Drafts\" file=\"users.htpasswd\""),
     setting(BASIC_AUTH, "user", "A user and the argon2 or bcrypt hash of the password.")
@@ -65,7 +68,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("all; in a route, the site's")
         .details(
             "Lines are tried in order, and the first that contains the client decides. If none does, the client \
-              has access unless an `allow` line exists. A route's replaces the site's.",
+              has access unless an `allow` line exists. A route's replaces the site's. An included list may be empty; a \
+              list of `allow` lines needs one more `allow` beside its `include`, because without any line every client has \
+              access.",
         )
         .example("ip-access {\n    deny \"10.0.0.13\"\n    allow \"10.0.0.0/8\" \"fd00::/8\"\n}"),
     setting(IP_ACCESS, "allow", "Networks that have access.")

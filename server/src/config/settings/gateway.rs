@@ -108,7 +108,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         .default("60s"),
     setting(ALL, "silence-timeout", "Longest time without a byte of content in either direction. Beyond it: close.")
         .arguments(&[one("time", STEP)])
-        .default("60s"),
+        .default("60s")
+        .details(
+            "A script that goes on after its complete response (as long as its Content-Length, or one without content) may \
+             do so for this time: the client does not wait for it. Then it is ended, with a line in the error log.",
+        ),
     setting(SERVERS, "connect-timeout", "Longest time to open a connection. Beyond it: 504.")
         .arguments(&[one("time", STEP)])
         .default("5s"),

@@ -35,7 +35,10 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(PROXY, "path", "The path of forwarded requests.")
         .arguments(&[one("target", ValueKind::RewriteTarget)])
         .if_absent("the path of the client, byte for byte")
-        .details("Placeholders are filled as in `rewrite`. The query is kept, and so is each byte of a `*` at the end.")
+        .details(
+            "Placeholders and a query are filled as in `rewrite`. Without a query in the target, that of the client is kept, \
+             and so is each byte of a `*` at the end.",
+        )
         .example("path \"/v1/*\""),
     setting(PROXY, "header-up", "Sets a field of forwarded requests; replaces others with its name.")
         .arguments(&[one("name", ValueKind::ForwardedFieldName), one("value", ValueKind::FieldTemplate)])

@@ -122,8 +122,10 @@ pub(super) const SETTINGS: &[Setting] = &[
             "With a `root` of its own, `route \"/static/*\" { files root=\"/srv/assets\" }` sends `/srv/assets/a.css` for \
              `/static/a.css`; other servers call this alias. With `strip-prefix=#false` it would be \
              `/srv/assets/static/a.css`, as with the root of the site. A request is a page navigation if its \
-             `Sec-Fetch-Mode` is `navigate`. Without that field, it is one if the last segment of its path has no dot, and its \
-             `Accept` names `text/html`, is `*/*` alone, or is absent: previews of links and monitors send that. Requests of \
+             `Sec-Fetch-Mode` is `navigate`. Without that field, and if the last segment of its path has no dot, \
+             `Sec-Fetch-Dest` decides: `document`, `iframe` or `frame` is one. Without both, it is one if its `Accept` names \
+             `text/html`, is `*/*` alone, or is absent (previews of links and monitors send that), unless \
+             `X-Requested-With` is `XMLHttpRequest`. `Vary` names these fields. Requests of \
              images, scripts and `fetch` for missing files get 404: a script must not be a page. \
              `try-files \"*\" \"/index.html\"` sends the page to every request. The file of `fallback` is one of the \
              `root`, whatever the pattern.",
@@ -186,9 +188,15 @@ pub(super) const SETTINGS: &[Setting] = &[
             "Placeholders are filled as in `redirect`. The first route that \
              matches the new path applies, with its access rules. If that route rewrites too, the response is \
              404 and the error log states the reason. So place the target's route before a route that would \
-             rewrite it again.",
+             rewrite it again. The query stays, unless the target has one: as in `redirect`, that of the request is \
+             appended to it, a `?` at the end drops that, and `{query}` places it. Conditions, applications and \
+             placeholders get the new query; logs and REQUEST_URI show the request as it was sent.",
         )
-        .example("route \"/en/*\" { rewrite \"/*\" }\nroute \"/*\" { files }"),
+        .example(
+            "route \"/en/*\" { rewrite \"/*\" }\n\
+             route \"/product/{id}\" { rewrite \"/index.php?product={id}\" }\n\
+             route \"/*\" { php \"unix:/run/php/php-fpm.sock\" }",
+        ),
     setting(ROUTE, "respond", "Action: responds with a fixed text.")
         .arguments(&[one("status", ValueKind::Status { min: 200, max: 599 }), optional("body", ValueKind::TextTemplate)])
         .properties(&[property(

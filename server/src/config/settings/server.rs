@@ -163,8 +163,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details(
             "`*` and `?` match within a file or folder name, `**` matches folders at any depth. Files are read \
              in the order of their names. A pattern may match nothing; a plain name must exist. A file \
-             that is included in `ip-access`, `basic-auth` or `when` is a list that other programs may write: a change is \
-             seen within two seconds and reloads the configuration.",
+             that is included in `ip-access`, `basic-auth` or `when` is a list that other programs may write. A change is \
+             seen within two seconds, and puts the list into force with the configuration that is running. Other files \
+             that have changed wait for a reload. A list may be empty. In `when`, an empty list holds for no request. The \
+             earlier entries stay in force while a list has a mistake, with a line in the error log. So it is after the \
+             removal of a list with a plain name, without which a start and a reload fail.",
         )
         .example("include \"sites/*.kdl\""),
     setting(TOP, "snippet", "Named settings that sites or routes take over with `use`.")

@@ -43,7 +43,7 @@ pub(super) const SETTINGS: &[Setting] = &[
              workers. A file of more than 4 MiB is compressed each time. A precompressed file is sent in \
              place of compressing in its coding. Other responses, also those of applications, are compressed while they are sent; their \
              entity tag becomes weak. Not compressed are responses of less than 1 KiB, media types that do not shrink, \
-             those with `Cache-Control: no-transform` or a `Content-Encoding`, and ranges. If a request has a cookie or \
+             those with `Cache-Control: no-transform`, a digest or a `Content-Encoding`, and ranges. If a request has a cookie or \
              credentials or the response sets a cookie, only files are: the length of other content could reveal a \
              secret in it (BREACH).",
         ),
@@ -75,19 +75,24 @@ pub(super) const SETTINGS: &[Setting] = &[
         )
         .example("trailing-slash remove"),
     setting(SITE, "encoded-slash", "What `%2F` in a path is.")
-        .arguments(&[one("word", ValueKind::Choice(&["data", "separator"]))])
+        .arguments(&[one("word", ValueKind::Choice(&["data", "files", "separator"]))])
         .default("data")
         .details(
             "`data`: a part of a segment, which routes match and applications get, and no file has. A segment with a \
-             dot segment beside it is refused with status 400. `separator`: a slash, for routes, files and servers of \
-             `proxy`, so that `/@scope%2Fname` is the file `@scope/name` of a registry of packages.",
+             dot segment beside it is refused with status 400. `files`: a slash for files only, so that \
+             `/@scope%2Fname` is the file `@scope/name` of a registry of packages, and a redirect keeps `%2F`. A path \
+             that leads to another route with a slash finds no file. `separator`: a slash for routes, files and servers \
+             of `proxy`.",
         )
-        .example("encoded-slash separator"),
+        .example("encoded-slash files"),
     setting(BOTH, "error-page", "Page of the site for an error status.")
         .arguments(&[one("status", ValueKind::Status { min: 400, max: 599 }), one("path", ValueKind::UrlPath)])
         .repeatable()
         .if_absent("a short text")
-        .details("The path is relative to the root, as in a request. The status code stays.")
+        .details(
+            "The path is relative to the root, as in a request. The status code stays. A client that prefers JSON \
+             (`Accept`) gets `application/problem+json` instead.",
+        )
         .example("error-page 404 \"/404.html\""),
     setting(BOTH, "header", "Sets a response field on every status; replaces others with its name.")
         .arguments(&[one("name", ValueKind::FieldName), one("value", ValueKind::FieldTemplate)])
@@ -141,10 +146,14 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details("The pattern is compared with the path of the file. The first match wins, a route's before the site's.")
         .example("content-type \"*.geojson\" \"application/geo+json\""),
     setting(BOTH, "types", "Media type of files by their name.")
-        .arguments(&[one("type", ValueKind::MediaType), list("suffix", ValueKind::FileName)])
+        .arguments(&[one("type", ValueKind::MediaType), list("suffix", ValueKind::Suffix)])
         .repeatable()
         .if_absent("the list of registered types")
-        .details("The case of a suffix does not matter. `content-type` is for paths. The first match of both wins.")
+        .details(
+            "A suffix is what follows the last dot of a name, or several parts as in `tar.gz`. Its case does not matter, and it \
+             is written in lower case. `content-type` is for paths and for names without a suffix: \
+             `content-type \"*LICENSE\" \"text/plain\"`. The first match of both wins.",
+        )
         .example("types \"application/x-mods\" \"mods\" \"modz\""),
     setting(BOTH, "cors", "Lets pages of other origins use the responses, and responds to their preflight requests.")
         .arguments(&[list("origin", ValueKind::Origin)])
@@ -204,5 +213,15 @@ pub(super) const SETTINGS: &[Setting] = &[
         .example("route \"/old/*\" { redirect \"/new/*\" status=301 }"),
     setting(SITE, "listing", "Whether a directory without an index file is listed.")
         .arguments(&[one("flag", ValueKind::Flag)])
-        .default("#false"),
+        .default("#false")
+        .details(
+            "A page of HTML, or JSON for a client that prefers it (`Accept`). Folders are first. The query selects: \
+             `sort` is `name`, `size` or `modified`; `order` is `asc` or `desc`; `filter` is a part of the names in any \
+             case; `page` is a number from 1. A page of HTML has 2,000 entries, a page of JSON 5,000. Members of the JSON: \
+             `path`, `entries`, `page`, `pages`, `total` (entries on all pages) and `truncated` (the directory has more \
+             than 100,000 entries, and the others are missing). Members of an entry: `name`, `type` (`file` or \
+             `directory`), `size` in bytes (of a file), `modified` (RFC 3339, UTC), and `href`, the encoded name, if it \
+             is not UTF-8 or has control characters. A control character of a name is shown escaped; the server serves \
+             no such path.",
+        ),
 ];

@@ -44,6 +44,8 @@ pub(crate) enum ValueKind {
     /// A path, or a URL of http or https.
     PathOrUrl,
     FileName,
+    /// The end of file names, without its dot.
+    Suffix,
     Include,
     Account,
     FileMode,
@@ -156,7 +158,7 @@ impl ValueKind {
             | Self::HostPattern
             | Self::LogFormat
             | Self::PasswordHash => Ok(()),
-            Self::Path | Self::PathOrUrl | Self::FileName | Self::Include | Self::LogTarget => {
+            Self::Path | Self::PathOrUrl | Self::FileName | Self::Suffix | Self::Include | Self::LogTarget => {
                 check_no_placeholder(text, PlaceholderNames::Known)
             }
             Self::Text
@@ -204,6 +206,7 @@ impl ValueKind {
             Self::Path => "a path",
             Self::PathOrUrl => "a path or URL",
             Self::FileName => "a file name",
+            Self::Suffix => "a suffix",
             Self::Include => "a path, which may have wildcards",
             Self::Account => "a name",
             Self::FileMode => "an octal file mode",
@@ -336,6 +339,7 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::PathOrUrl if text.starts_with("http://") || text.starts_with("https://") => Ok(owned()),
         ValueKind::PathOrUrl => path::read_path(text, base).map(Value::Path),
         ValueKind::FileName => path::read_file_name(text),
+        ValueKind::Suffix => path::read_suffix(text),
         ValueKind::Include => path::check_no_nul(text).map(|()| owned()),
         ValueKind::Account => name::read_account(text),
         ValueKind::FileMode => number::read_file_mode(text),

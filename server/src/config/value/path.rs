@@ -61,6 +61,28 @@ pub(super) fn read_file_name(text: &str) -> Result<Value, ValueError> {
     Ok(Value::Text(text.to_owned()))
 }
 
+/// Reads the suffix of file names, with or without its dot. One that no file name is compared with is refused.
+pub(super) fn read_suffix(text: &str) -> Result<Value, ValueError> {
+    let suffix = text.strip_prefix("*.").or_else(|| text.strip_prefix('.')).unwrap_or(text);
+    if suffix.contains(['*', '?', '/', '{']) || suffix.is_empty() {
+        let instead = "write it as in \"foo\"; `content-type` is for patterns";
+        return Err(ValueError::new(format!("`{text}` is not a suffix of file names"), instead));
+    }
+    if text.starts_with('*') {
+        let what = format!("`{text}` is a pattern, and a suffix is expected");
+        return Err(ValueError::new(what, format!("write \"{suffix}\"")));
+    }
+    if suffix.chars().any(char::is_uppercase) {
+        let what = format!("`{text}` is not a suffix of file names: the case of suffixes does not matter");
+        let instead = format!(
+            "write \"{}\"; for files of this name, write `content-type \"*{suffix}\"` and the type",
+            suffix.to_lowercase()
+        );
+        return Err(ValueError::new(what, instead));
+    }
+    Ok(Value::Text(suffix.to_owned()))
+}
+
 /// Log targets that are no files.
 const TARGETS: [(&str, LogTarget); 5] = [
     ("off", LogTarget::Off),

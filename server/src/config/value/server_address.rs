@@ -128,7 +128,7 @@ fn read_authority(text: &str, default_port: Option<u16>) -> Result<ServerPlace, 
         return Err(ValueError::new("a port without a host", format!("write \"localhost:{port}\"")));
     }
     let Some(port) = port.or(default_port) else { return Err(explain_no_port(host)) };
-    let bare = host.trim_matches(['[', ']']);
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     if let Ok(ip) = bare.parse::<IpAddr>() {
         if ip.is_ipv6() && bare == host {
             // The last group may be meant as the port.

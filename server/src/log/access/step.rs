@@ -5,7 +5,7 @@ use crate::log::time::TimePattern;
 use selvedge::proto::Persistence;
 use selvedge::proto::field::KnownField;
 use selvedge::proto::http1::write::write_decimal;
-use selvedge::service::{ResponseOutcome, TlsInfo, UpstreamFacts, request_id};
+use selvedge::service::{ResponseOutcome, TlsInfo, UpstreamFacts, received_query, request_id};
 use selvedge::{Request, StatusCode};
 use std::io::Write;
 use std::net::IpAddr;
@@ -211,7 +211,7 @@ impl LogValue {
             Self::Method => append_or_hyphen(record, request.map(|request| request.method_text().as_bytes()), out),
             Self::Path => append_or_hyphen(record, request.map(Request::path_bytes), out),
             Self::Query => {
-                if let Some(query) = request.and_then(Request::query) {
+                if let Some(query) = request.and_then(received_query) {
                     out.push(b'?');
                     record.text(query.as_bytes(), out);
                 }

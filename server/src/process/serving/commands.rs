@@ -131,11 +131,16 @@ impl ServingProcess {
                     // Meant for the supervisor. An unsupervised process cannot upgrade.
                     SIGUSR2 => {}
                     _ => {
-                        if signal == SIGQUIT && matches!(serving.parent, Parent::Supervisor { .. }) {
+                        let is_replaced = signal == SIGQUIT && matches!(serving.parent, Parent::Supervisor { .. });
+                        if is_replaced {
                             // The new process handles commands now.
                             serving.end_commands();
                         }
                         serving.stop_listening();
+                        if is_replaced {
+                            // Connections without a request go to the new process, which has the sockets, too.
+                            handler.stop_listening();
+                        }
                         handler.stop(if signal == SIGINT { StopMode::Immediate } else { mode });
                         mode = StopMode::Immediate;
                     }

@@ -167,7 +167,7 @@ fn a_link_to_the_binary_is_resolved_again() {
 #[test]
 fn a_restart_runs_the_binary_that_was_ready() {
     let (program, binary) = start();
-    program.ready();
+    let first = program.ready();
     install(&std::env::current_exe().unwrap(), &binary);
     program.send_command(ControlCommand::Upgrade).unwrap();
     let second = program.ready();
@@ -178,6 +178,8 @@ fn a_restart_runs_the_binary_that_was_ready() {
     fs::remove_file(&binary).unwrap();
     signal(third.pid, Signal::KILL);
     let fourth = program.ready();
+    // Until then it takes connections that wait in the queue.
+    until("the replaced process has ended", || (!is_alive(first.pid)).then_some(()));
     assert_eq!(get(fourth.address.unwrap(), "/"), fourth.pid.to_string());
 }
 

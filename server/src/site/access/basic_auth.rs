@@ -4,7 +4,7 @@ use super::guess_limiter::GuessLimiter;
 use super::live_users::LiveUsers;
 use super::password_cache::{Busy, CheckResult, LoginAttempt, Verifier};
 use super::{AccessDecision, DenialCounter, RuleMode};
-use crate::reasons::{TOO_MANY_WRONG_PASSWORDS, WRONG_PASSWORD};
+use crate::reasons::{TOO_MANY_WRONG_PASSWORDS, WRONG_PASSWORD, WRONG_PASSWORD_DRY_RUN};
 use base64ct::{Base64, Encoding};
 use selvedge::{Request, Response, StatusCode};
 use std::fmt;
@@ -91,7 +91,12 @@ impl BasicAuthenticator {
             }
             CheckResult::Invalid => {
                 self.guesses.count_wrong(client, name);
-                self.deny("wrong user name or password (dry run)", |response| response.log_reason(WRONG_PASSWORD))
+                // A response has one reason, so that of the wrong password names the dry run.
+                let reason = match slowed_down {
+                    AccessDecision::Allow => WRONG_PASSWORD,
+                    _ => WRONG_PASSWORD_DRY_RUN,
+                };
+                self.deny("wrong user name or password (dry run)", |response| response.log_reason(reason))
             }
             CheckResult::Busy(busy) => self.busy(busy),
         };

@@ -19,7 +19,7 @@ pub(crate) struct Users {
 /// A problem with a line of an htpasswd file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UserProblem {
-    /// The line number from 1; 0 for the whole file.
+    /// The line number from 1.
     pub(crate) line: usize,
     /// The kind of problem.
     pub(crate) kind: UserProblemKind,
@@ -34,8 +34,8 @@ pub(crate) enum UserProblemKind {
     DuplicateName,
     /// The hash cannot be used.
     Hash(HashProblem),
-    /// The file has no user.
-    NoUsers,
+    /// The line is not UTF-8.
+    NotUtf8,
 }
 
 impl UserProblem {
@@ -49,9 +49,9 @@ impl fmt::Display for UserProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             UserProblemKind::MissingName => f.write_str("a line must be NAME:HASH"),
-            UserProblemKind::DuplicateName => f.write_str("an earlier line has this name"),
+            UserProblemKind::DuplicateName => f.write_str("an earlier line has this name, or the configuration does"),
             UserProblemKind::Hash(problem) => problem.fmt(f),
-            UserProblemKind::NoUsers => f.write_str("the file has no users, so every request would be denied"),
+            UserProblemKind::NotUtf8 => f.write_str("the line is not UTF-8"),
         }
     }
 }
@@ -59,32 +59,28 @@ impl fmt::Display for UserProblem {
 impl std::error::Error for UserProblem {}
 
 impl Users {
-    /// Parses an htpasswd file. Returns all problems if it has any.
-    pub(crate) fn parse(text: &str) -> Result<Self, Vec<UserProblem>> {
+    /// Parses an htpasswd file. A line with a problem has no user: it must not keep a user who was removed from the other
+    /// lines. U+FFFD stands for bytes that are not UTF-8.
+    pub(crate) fn parse(text: &str) -> (Self, Vec<UserProblem>) {
         let (mut by_name, mut decoys, mut problems) = (HashMap::new(), Vec::new(), Vec::new());
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            match parse_line(line) {
+            let kind = match parse_line(line) {
+                Ok((name, _)) if by_name.contains_key(name) => UserProblemKind::DuplicateName,
                 Ok((name, hash)) => {
                     let hash = Arc::new(hash);
                     decoys.push(hash.clone());
-                    if by_name.insert(name.into(), hash).is_some() {
-                        problems.push(UserProblem { line: index + 1, kind: UserProblemKind::DuplicateName });
-                    }
+                    by_name.insert(Box::from(name), hash);
+                    continue;
                 }
-                Err(kind) => problems.push(UserProblem { line: index + 1, kind }),
-            }
+                Err(kind) => kind,
+            };
+            problems.push(UserProblem { line: index + 1, kind });
         }
-        if decoys.is_empty() && problems.is_empty() {
-            problems.push(UserProblem { line: 0, kind: UserProblemKind::NoUsers });
-        }
-        match problems.is_empty() {
-            true => Ok(Self { by_name, decoys, secret: RandomState::new() }),
-            false => Err(problems),
-        }
+        (Self { by_name, decoys, secret: RandomState::new() }, problems)
     }
 
     /// Returns the maximum memory of a check of one of the passwords in bytes.
@@ -106,14 +102,17 @@ impl Users {
         self.by_name.get(name)
     }
 
-    /// Returns the hash that the password of an unknown user is checked against.
-    pub(super) fn decoy(&self, name: &str) -> &Arc<PasswordHash> {
-        let index = self.secret.hash_one(name) % self.decoys.len() as u64;
-        &self.decoys[index as usize]
+    /// Returns the hash that the password of an unknown user is checked against; `None` without users.
+    pub(super) fn decoy(&self, name: &str) -> Option<&Arc<PasswordHash>> {
+        let index = self.secret.hash_one(name).checked_rem(self.decoys.len() as u64)?;
+        self.decoys.get(index as usize)
     }
 }
 
 fn parse_line(line: &str) -> Result<(&str, PasswordHash), UserProblemKind> {
+    if line.contains(char::REPLACEMENT_CHARACTER) {
+        return Err(UserProblemKind::NotUtf8);
+    }
     let (name, hash) = line.split_once(':').ok_or(UserProblemKind::MissingName)?;
     if name.is_empty() || name.bytes().any(|b| b.is_ascii_control()) {
         return Err(UserProblemKind::MissingName);
@@ -131,16 +130,18 @@ mod tests {
 
     #[test]
     fn htpasswd_file_is_parsed() {
-        let users = Users::parse(&format!("# people\n\nann:{HASH}\r\nbör:{HASH}:comment\n")).unwrap();
+        let (users, problems) = Users::parse(&format!("# people\n\nann:{HASH}\r\nbör:{HASH}:comment\n"));
+        assert_eq!(problems, []);
         assert!(users.get("ann").is_some() && users.get("bör").is_some());
         assert!(users.get("").is_none() && users.get("Ann").is_none());
-        assert_eq!(users.decoy("eve").text(), HASH);
+        assert_eq!(users.decoy("eve").unwrap().text(), HASH);
     }
 
     #[test]
-    fn every_problem_has_its_line_number() {
-        let text = format!("ann:{HASH}\nbob\n:{HASH}\nann:{HASH}\ncid:plain\n");
-        let problems = Users::parse(&text).unwrap_err();
+    fn every_problem_has_its_line_number_and_costs_only_its_user() {
+        let text = format!("ann:{HASH}\nbob\n:{HASH}\nann:{HASH}\ncid:plain\nd\u{fffd}:{HASH}\neve:{HASH}");
+        let (users, problems) = Users::parse(&text);
+        assert!(users.get("ann").is_some() && users.get("eve").is_some() && users.by_name.len() == 2);
         let found: Vec<_> = problems.iter().map(|problem| (problem.line, problem.kind)).collect();
         assert_eq!(
             found,
@@ -149,8 +150,10 @@ mod tests {
                 (3, UserProblemKind::MissingName),
                 (4, UserProblemKind::DuplicateName),
                 (5, UserProblemKind::Hash(HashProblem::UnsupportedScheme)),
+                (6, UserProblemKind::NotUtf8),
             ]
         );
-        assert_eq!(Users::parse("# no users\n").unwrap_err()[0].kind, UserProblemKind::NoUsers);
+        let (users, problems) = Users::parse("# no users\n");
+        assert!(users.decoy("ann").is_none() && problems.is_empty());
     }
 }

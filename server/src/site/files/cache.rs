@@ -6,7 +6,7 @@
 
 use super::cache_key::{CacheKey, CacheKeyRef, CacheNamespace};
 use super::directories::DirectoryCache;
-use super::resource::{RepresentationFields, Resource, Stability, fresh_until};
+use super::resource::{ChangedFields, Resource, Stability, fresh_until};
 use selvedge::cache::Cache;
 use selvedge::proto::field::Fields;
 use std::rc::{Rc, Weak};
@@ -39,7 +39,7 @@ pub(super) struct CachedResponse {
     /// The file, which its own entry keeps.
     pub(super) resource: Weak<Resource>,
     /// The fields of each representation, if the site changes them.
-    pub(super) changed_fields: Option<Box<[RepresentationFields]>>,
+    pub(super) changed_fields: Option<ChangedFields>,
     /// The time until which the path is known to lead to this file in this state.
     pub(super) fresh_until: Duration,
 }
@@ -138,7 +138,7 @@ impl FileCache {
             return;
         }
         let changed_fields = change_fields.map(|change| resource.changed_fields(change));
-        let fields_bytes = changed_fields.iter().flatten().map(RepresentationFields::memory_bytes).sum::<usize>();
+        let fields_bytes = changed_fields.as_ref().map_or(0, ChangedFields::memory_bytes);
         let bytes = RESPONSE_ENTRY_BYTES + path.len() + fields_bytes;
         let key = CacheKey { namespace, path: path.into() };
         self.responses.insert(
@@ -177,7 +177,7 @@ mod tests {
     fn resource_of(content: LoadedContent) -> Rc<Resource> {
         let stamp = FileStamp { device: 0, inode: 0, length: 1, modified: (0, 0), changed: (0, 0) };
         let identity = LoadedVariant { stamp, content, identity: ContentIdentity::Time };
-        let file = LoadedFile { name: "x".to_owned(), identity, precompressed: Vec::new(), outdated: None };
+        let file = LoadedFile { name: "x".to_owned(), identity, precompressed: Vec::new(), outdated: Vec::new() };
         Rc::new(Resource::new(file, None))
     }
 
@@ -240,9 +240,12 @@ mod tests {
             }
             let cached = cache.response(site, b"/a").unwrap();
             assert_eq!(cached.fresh_until, fresh_until);
-            assert_eq!(cached.changed_fields.as_ref().unwrap()[0].full.get("x-site"), Some(&b"a"[..]));
+            assert_eq!(
+                cached.changed_fields.as_ref().unwrap().of_representations[0].full.get("x-site"),
+                Some(&b"a"[..])
+            );
         }
-        assert_eq!(changes.get(), 2, "the fields of 200 and 304 are changed once");
+        assert_eq!(changes.get(), 3, "the fields of 200 and 304, and those of the site alone, are made once");
         assert_eq!(Rc::strong_count(&file), 2, "the response does not keep the file");
         drop(file);
         cache.insert(root, b"/a", resource(), Duration::ZERO);

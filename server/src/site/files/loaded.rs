@@ -13,14 +13,18 @@ pub(super) const MEMORY_FILE_BYTES_MAX: u64 = 32 * 1024;
 /// tools: 0, 1, 1980-01-01, where the times of archives begin, and 1985-10-26, which packages of npm have.
 pub(super) const MEANINGFUL_FROM: i64 = 631_152_000;
 
+/// Later times that mean nothing, either: those that Bazel gives to files of archives (2000-01-01) and of output folders
+/// (2010-01-01).
+pub(super) const FIXED_TIMES: [i64; 2] = [946_684_800, 1_262_304_000];
+
 /// A file and its precompressed variants.
 pub(super) struct LoadedFile {
     /// The last segment of the path, which determines the media type.
     pub(super) name: String,
     pub(super) identity: LoadedVariant,
     pub(super) precompressed: Vec<(Coding, LoadedVariant)>,
-    /// The coding of a precompressed file that is older than the file, and is reported for the first time.
-    pub(super) outdated: Option<Coding>,
+    /// The codings of precompressed files that are older than the file, and are reported for the first time.
+    pub(super) outdated: Vec<Coding>,
 }
 
 /// A variant of a file: its stamp, and its bytes or descriptor.

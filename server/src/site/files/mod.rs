@@ -2,8 +2,10 @@
 //!
 //! `root` opens files beneath the root and nowhere else. `resolve` finds what a path names. `directories`
 //! caches which directories have no precompressed files. `resource` has a file's representations. `cache`
-//! caches resources. `encoded` compresses them. `response` decides what to send.
+//! caches resources. `encoded` compresses them, and `allowed_codings` tells if the site permits
+//! it. `response` decides what to send.
 
+mod allowed_codings;
 pub(super) mod cache;
 pub(super) mod cache_key;
 mod content_hash;
@@ -23,6 +25,7 @@ pub(super) mod root;
 
 use super::files_rules::{Compress, Precompressed};
 use super::single_flight::SingleFlight;
+pub(super) use allowed_codings::AllowedCodings;
 use cache::FileCache;
 use cache_key::CacheNamespace;
 use directories::DirectoryCache;
@@ -215,9 +218,9 @@ impl Files {
         }
     }
 
-    /// Responds with a file that was resolved for this request.
-    pub(super) async fn respond(&self, request: &Request, resource: &Resource) -> Response {
-        response::respond(request, resource).await
+    /// Responds with a file that was resolved for this request, in one of the allowed codings.
+    pub(super) async fn respond(&self, request: &Request, resource: &Resource, allowed: AllowedCodings) -> Response {
+        response::respond(request, resource, allowed).await
     }
 }
 
@@ -239,7 +242,7 @@ pub(super) async fn load_once(root: &Arc<root::Root>, path: &SafePath) -> Result
 
 /// Responds with a file of [`load_once`].
 pub(super) async fn respond_once(request: &Request, resource: &Resource) -> Response {
-    response::respond(request, resource).await
+    response::respond(request, resource, AllowedCodings::All).await
 }
 
 /// What a path names, compared with the file that was cached for it.
@@ -267,7 +270,7 @@ pub(super) fn respond_from_cache(
     if now >= cached.fresh_until {
         return None;
     }
-    response::respond_if_unchanged(request, &*cached.resource.upgrade()?, cached.changed_fields.as_deref())
+    response::respond_if_unchanged(request, &*cached.resource.upgrade()?, cached.changed_fields.as_ref())
 }
 
 /// Responds with a whole file under an error status, regardless of preconditions and ranges, and without

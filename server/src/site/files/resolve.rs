@@ -123,7 +123,7 @@ fn load(
     disk_access: DiskAccess,
     known: Option<&KnownStamps>,
 ) -> Result<LoadOutcome, FileError> {
-    let (mut variants, mut outdated) = (Vec::new(), None);
+    let (mut variants, mut outdated) = (Vec::new(), Vec::new());
     let codings = if *mode == Precompressed::On { &Coding::ALL[..] } else { &[] };
     for &coding in codings {
         match root.open_beneath(&path.with_suffix(coding.suffix()), disk_access) {
@@ -132,7 +132,7 @@ fn load(
                 if FileType::from_raw_mode(variant_stat.st_mode) == FileType::RegularFile {
                     match is_current(&FileStamp::from_stat(&variant_stat), &FileStamp::from_stat(&stat)) {
                         true => variants.push((coding, variant, variant_stat)),
-                        false => outdated = outdated.or(Some((coding, FileStamp::from_stat(&variant_stat)))),
+                        false => outdated.push((coding, FileStamp::from_stat(&variant_stat))),
                     }
                 }
             }
@@ -158,7 +158,8 @@ fn load(
         .into_iter()
         .map(|(coding, fd, variant_stat)| Ok((coding, read(fd, &variant_stat, disk_access)?)))
         .collect::<Result<Vec<_>, FileError>>()?;
-    let outdated = outdated.and_then(|(coding, stamp)| outdated::report_once(stamp).then_some(coding));
+    outdated.retain(|(_, stamp)| outdated::report_once(*stamp));
+    let outdated = outdated.into_iter().map(|(coding, _)| coding).collect();
     let name = path.file_name().to_owned();
     Ok(LoadOutcome::File(LoadedFile { name, identity, precompressed: variants, outdated }))
 }
@@ -173,24 +174,48 @@ fn is_current(variant: &FileStamp, file: &FileStamp) -> bool {
     variant.modified >= file.modified || (seconds == file_seconds && STEPS.iter().any(is_cut))
 }
 
-/// Which outdated precompressed files were reported.
+/// Which outdated precompressed files were reported. Each has a line of its own in the log, so their number is bounded.
 mod outdated {
     use selvedge::service::FileStamp;
     use std::collections::HashSet;
     use std::sync::{LazyLock, Mutex, PoisonError};
+    use std::time::{Duration, Instant};
 
-    /// The maximum number of files that are remembered.
-    const KEPT_MAX: usize = 1024;
+    /// The maximum number of files that are reported within [`PERIOD`].
+    pub(super) const REPORTS_MAX: usize = 1024;
+    /// If more files are outdated, the reports begin again after this time.
+    pub(super) const PERIOD: Duration = Duration::from_secs(3600);
 
-    static REPORTED: LazyLock<Mutex<HashSet<FileStamp>>> = LazyLock::new(Mutex::default);
+    static REPORTED: LazyLock<Mutex<Reported>> = LazyLock::new(Mutex::default);
 
-    /// Whether a file is reported for the first time in this state.
-    pub(super) fn report_once(stamp: FileStamp) -> bool {
-        let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-        if reported.len() >= KEPT_MAX && !reported.contains(&stamp) {
-            reported.clear();
+    /// The files that were reported.
+    #[derive(Default)]
+    pub(super) struct Reported {
+        stamps: HashSet<FileStamp>,
+        began: Option<Instant>,
+    }
+
+    impl Reported {
+        /// Whether a file is reported for the first time in this state.
+        pub(super) fn add(&mut self, stamp: FileStamp, now: Instant) -> bool {
+            if self.stamps.contains(&stamp) {
+                return false;
+            }
+            if self.stamps.len() >= REPORTS_MAX {
+                if self.began.is_some_and(|began| now.duration_since(began) < PERIOD) {
+                    return false;
+                }
+                self.stamps.clear();
+            }
+            if self.stamps.is_empty() {
+                self.began = Some(now);
+            }
+            self.stamps.insert(stamp)
         }
-        reported.insert(stamp)
+    }
+
+    pub(super) fn report_once(stamp: FileStamp) -> bool {
+        REPORTED.lock().unwrap_or_else(PoisonError::into_inner).add(stamp, Instant::now())
     }
 }
 
@@ -307,6 +332,18 @@ mod tests {
         ] {
             assert_eq!(is_current(&modified(seconds, nanoseconds), &file), expected, "{seconds}.{nanoseconds}");
         }
+    }
+
+    #[test]
+    fn reports_of_outdated_files_are_bounded() {
+        let (mut reported, now) = (outdated::Reported::default(), std::time::Instant::now());
+        let stamp = |number: usize| FileStamp { inode: number as u64, ..modified(0, 0) };
+        let first = (0..outdated::REPORTS_MAX).filter(|number| reported.add(stamp(*number), now)).count();
+        assert_eq!(first, outdated::REPORTS_MAX);
+        let next = stamp(outdated::REPORTS_MAX);
+        assert!(!reported.add(stamp(0), now) && !reported.add(next, now));
+        let later = now + outdated::PERIOD;
+        assert!(reported.add(next, later) && !reported.add(next, later));
     }
 
     #[test]

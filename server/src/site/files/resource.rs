@@ -1,8 +1,10 @@
 //! The representations of a file, ready to be sent.
 
+use super::allowed_codings::AllowedCodings;
 use super::encoded::EncodedContent;
 use super::loaded::{
-    ContentIdentity, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEANINGFUL_FROM, MEMORY_FILE_BYTES_MAX,
+    ContentIdentity, FIXED_TIMES, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEANINGFUL_FROM,
+    MEMORY_FILE_BYTES_MAX,
 };
 use super::mime::{content_type, own_coding};
 use crate::reasons::OUTDATED;
@@ -44,7 +46,7 @@ pub(in crate::site) struct Resource {
     precompressed: Vec<(Coding, Representation)>,
     /// The codings that the server encodes the file in.
     encoded: Vec<(Coding, Representation)>,
-    /// The reason why a precompressed file is not sent, until it is logged.
+    /// The reason why precompressed files are not sent, until it is logged.
     log_reason: Cell<Option<&'static str>>,
 }
 
@@ -57,6 +59,14 @@ pub(super) struct RepresentationFields {
     pub(super) not_modified: Rc<Fields>,
 }
 
+/// The fields of a file with the changes of the site.
+pub(super) struct ChangedFields {
+    /// In the order of [`Resource::select`].
+    pub(super) of_representations: Box<[RepresentationFields]>,
+    /// What the site's fields allow.
+    pub(super) allowed: AllowedCodings,
+}
+
 /// One representation of a file (RFC 9110 §3.2).
 pub(super) struct Representation {
     pub(super) fields: RepresentationFields,
@@ -64,6 +74,8 @@ pub(super) struct Representation {
     pub(super) etag: Option<String>,
     /// `None` for a time that means nothing.
     pub(super) modified: Option<HttpDate>,
+    /// Whether the modification time belongs to one content alone.
+    pub(super) is_identified_by_time: bool,
     pub(super) content_type: String,
     pub(super) length: u64,
     /// The content; of an encoded representation, that of the file.
@@ -126,7 +138,7 @@ impl Resource {
             encoded: encoded.collect(),
             identity,
             precompressed,
-            log_reason: Cell::new(file.outdated.map(outdated_reason)),
+            log_reason: Cell::new(outdated_reason(&file.outdated)),
         }
     }
 
@@ -135,15 +147,20 @@ impl Resource {
         &self.identity
     }
 
-    /// Returns the fields of each representation with these changes, in the order of [`Resource::select`].
-    pub(super) fn changed_fields(&self, apply: &dyn Fn(&mut Fields)) -> Box<[RepresentationFields]> {
+    /// Returns the fields of each representation with these changes.
+    pub(super) fn changed_fields(&self, apply: &dyn Fn(&mut Fields)) -> ChangedFields {
         let change = |representation: &Representation| {
             let mut changed = representation.fields.clone();
             apply(Rc::make_mut(&mut changed.full));
             apply(Rc::make_mut(&mut changed.not_modified));
             changed
         };
-        self.representations().map(change).collect()
+        let mut site_fields = Fields::new();
+        apply(&mut site_fields);
+        ChangedFields {
+            of_representations: self.representations().map(change).collect(),
+            allowed: AllowedCodings::of(&site_fields),
+        }
     }
 
     /// Returns the file name.
@@ -169,16 +186,17 @@ impl Resource {
         }
     }
 
-    /// Selects the representation that the client prefers (RFC 9110 §12.5.3). Returns its number and itself.
-    pub(super) fn select(&self, request: &Request) -> (usize, &Representation) {
-        if self.precompressed.is_empty() && self.encoded.is_empty() {
+    /// Selects the allowed representation that the client prefers (RFC 9110 §12.5.3). Returns its number and itself.
+    pub(super) fn select(&self, request: &Request, allowed: AllowedCodings) -> (usize, &Representation) {
+        if allowed == AllowedCodings::None || (self.precompressed.is_empty() && self.encoded.is_empty()) {
             return (0, &self.identity);
         }
         let accepted = AcceptedCodings::parse(request.known_field_values(KnownField::AcceptEncoding));
         // The bytes of encoded content may differ at another time or on another machine, so it has no ranges.
         let has_range = request.known_field(KnownField::Range).is_some();
         let can_be_sent = |representation: &Representation| {
-            representation.encoded.as_ref().is_none_or(|encoded| !has_range && !encoded.is_useless())
+            let permits = |encoded: &EncodedContent| !has_range && !encoded.is_useless();
+            representation.encoded.as_ref().is_none_or(|encoded| allowed == AllowedCodings::All && permits(encoded))
         };
         let variants = || self.precompressed.iter().chain(&self.encoded);
         let chosen = accepted.choose(|coding| {
@@ -211,6 +229,13 @@ impl Resource {
     /// Returns the representations that are files.
     fn stored(&self) -> impl Iterator<Item = &Representation> {
         std::iter::once(&self.identity).chain(self.precompressed.iter().map(|(_, representation)| representation))
+    }
+}
+
+impl ChangedFields {
+    /// Returns the memory in bytes that counts towards the cache's limit.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.of_representations.iter().map(RepresentationFields::memory_bytes).sum()
     }
 }
 
@@ -265,6 +290,7 @@ impl Representation {
             fields: RepresentationFields { full: Rc::new(fields), not_modified: Rc::new(not_modified) },
             etag,
             modified,
+            is_identified_by_time: identity == ContentIdentity::Time,
             content_type: media_type.to_owned(),
             length: stamp.length,
             storage,
@@ -310,14 +336,16 @@ impl From<LoadedContent> for BodyStorage {
 fn last_modified(stamp: &FileStamp, now: SystemTime) -> Option<HttpDate> {
     let seconds = stamp.modified.0;
     let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
-    let is_meaningful = seconds >= MEANINGFUL_FROM && u64::try_from(seconds).is_ok_and(|seconds| seconds <= now);
+    let is_fixed = seconds < MEANINGFUL_FROM || FIXED_TIMES.contains(&seconds);
+    let is_meaningful = !is_fixed && u64::try_from(seconds).is_ok_and(|seconds| seconds <= now);
     is_meaningful.then(|| HttpDate::from_unix(seconds))
 }
 
-/// Returns why a precompressed file is not sent.
-fn outdated_reason(coding: Coding) -> &'static str {
-    let place = Coding::ALL.iter().position(|known| *known == coding).unwrap_or(0);
-    OUTDATED[place]
+/// Returns why the precompressed files of these codings are not sent.
+fn outdated_reason(codings: &[Coding]) -> Option<&'static str> {
+    let bits = Coding::ALL.iter().enumerate().filter(|(_, coding)| codings.contains(coding));
+    let number: usize = bits.map(|(place, _)| 1 << place).sum();
+    OUTDATED.get(number.checked_sub(1)?).copied()
 }
 
 const _: () = assert!(MEMORY_FILE_BYTES_MAX < u32::MAX as u64, "a file in memory has a small length");

@@ -1,7 +1,8 @@
 //! Decides what to send of a file: preconditions, ranges, lengths. Sends nothing.
 
+use super::allowed_codings::AllowedCodings;
 use super::multipart;
-use super::resource::{BodyStorage, Representation, RepresentationFields, Resource};
+use super::resource::{BodyStorage, ChangedFields, Representation, RepresentationFields, Resource};
 use selvedge::proto::condition::{PreconditionResult, Validators, evaluate, has_no_condition_or_range};
 use selvedge::proto::date::HttpDate;
 use selvedge::proto::field::KnownField;
@@ -14,10 +15,11 @@ use selvedge::{Method, Request, Response, StatusCode};
 pub(super) fn respond_if_unchanged(
     request: &Request,
     resource: &Resource,
-    changed_fields: Option<&[RepresentationFields]>,
+    changed_fields: Option<&ChangedFields>,
 ) -> Option<Response> {
-    let (number, representation) = resource.select(request);
-    let fields = changed_fields.map_or(&representation.fields, |all| &all[number]);
+    let allowed = changed_fields.map_or(AllowedCodings::All, |changed| changed.allowed);
+    let (number, representation) = resource.select(request, allowed);
+    let fields = changed_fields.map_or(&representation.fields, |changed| &changed.of_representations[number]);
     if !representation.is_unchanged() {
         return None;
     }
@@ -32,9 +34,9 @@ pub(super) fn respond_if_unchanged(
 }
 
 /// Returns the response for a resource that was just resolved.
-pub(super) async fn respond(request: &Request, resource: &Resource) -> Response {
+pub(super) async fn respond(request: &Request, resource: &Resource, allowed: AllowedCodings) -> Response {
     loop {
-        let (_, representation) = resource.select(request);
+        let (_, representation) = resource.select(request, allowed);
         let encoded = match &representation.encoded {
             Some(encoded) => {
                 let source = (&representation.stamp, body(representation, 0, representation.length));
@@ -57,7 +59,7 @@ pub(super) async fn respond(request: &Request, resource: &Resource) -> Response 
 /// Returns the whole file under an error status. Preconditions and ranges of the request do not apply, because
 /// they are about the requested resource.
 pub(super) fn error_page(request: &Request, resource: &Resource, status: StatusCode) -> Response {
-    let (_, representation) = resource.select(request);
+    let (_, representation) = resource.select(request, AllowedCodings::All);
     let representation = if representation.encoded.is_some() { resource.identity() } else { representation };
     let mut response = Response::with_fields(status, representation.fields.full.clone());
     for name in ["etag", "last-modified", "accept-ranges"] {
@@ -83,7 +85,9 @@ fn build_response(
         PreconditionResult::NotModified => Response::with_fields(StatusCode::NOT_MODIFIED, fields.not_modified.clone()),
         PreconditionResult::Failed => Response::error(StatusCode::PRECONDITION_FAILED),
         PreconditionResult::ProceedIgnoringRange => full_response((representation, encoded), fields),
-        PreconditionResult::Proceed if encoded.is_some() => full_response((representation, encoded), fields),
+        PreconditionResult::Proceed if encoded.is_some() || has_weak_date(request, representation) => {
+            full_response((representation, encoded), fields)
+        }
         PreconditionResult::Proceed => match select_ranges(request, representation.length) {
             RangeSelection::Whole => full_response((representation, None), fields),
             RangeSelection::Single(range) => partial_response(representation, fields, range),
@@ -91,6 +95,13 @@ fn build_response(
             RangeSelection::Unsatisfiable => range_not_satisfiable(representation.length),
         },
     }
+}
+
+/// Whether If-Range has a date that two contents of the file can share, because a tool has set its time.
+//= RFC 9110 §13.1.5: a date that is not a strong validator makes the condition false
+fn has_weak_date(request: &Request, representation: &Representation) -> bool {
+    let is_date = |value: &[u8]| !value.starts_with(b"\"") && !value.starts_with(b"W/");
+    !representation.is_identified_by_time && request.known_field(KnownField::IfRange).is_some_and(is_date)
 }
 
 //= RFC 9110 §14.2: a Range counts for GET alone

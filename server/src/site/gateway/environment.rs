@@ -5,7 +5,7 @@ use super::script::TargetScript;
 use selvedge::proto::cgi::{ScriptPath, ScriptRequest, for_each_variable};
 use selvedge::proto::fastcgi::write_variable;
 use selvedge::proto::path::path_bytes;
-use selvedge::service::{UNIX_PEER, request_id};
+use selvedge::service::{UNIX_PEER, local_address, request_id};
 use selvedge::{Request, StatusCode};
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -36,6 +36,11 @@ pub(super) struct ScriptCall {
 }
 
 impl ScriptCall {
+    /// Returns the path of the request, decoded, for the log.
+    pub(super) fn path(&self) -> String {
+        format!("{}{}", self.script.name, self.script.path_info)
+    }
+
     /// Passes the variables of the request, then those of the configuration, which replace them.
     fn for_each(&self, request: &Request, rules: &GatewayRules, to: &mut dyn FnMut(&[u8], &[u8])) {
         let is_replaced =
@@ -59,6 +64,7 @@ impl ScriptCall {
             query: &self.query,
             is_secure: self.is_secure,
             client: SocketAddr::new(request.client(), port),
+            server: local_address(request),
             user: request.user(),
             content_length: self.content_length,
             software: SOFTWARE,

@@ -30,6 +30,8 @@ pub(super) enum GatewayError {
     Refused(&'static str),
     /// The output is longer than the limit.
     OutputTooLong(u64),
+    /// The output goes on for too long after the response.
+    OutputAfterResponse(u64),
     /// The program cannot be started now.
     Start(io::Error),
     /// The request content could not be read.
@@ -62,6 +64,11 @@ impl GatewayError {
             || matches!(self, Self::Ended(_))
     }
 
+    /// Whether the script was silent for too long.
+    pub(super) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Connection(error) if error.kind == ClientErrorKind::TimedOut)
+    }
+
     /// Returns the kind of the failure, without values of this request.
     fn kind(&self) -> &'static str {
         match self {
@@ -73,6 +80,7 @@ impl GatewayError {
             Self::Overloaded => "the server that runs scripts is overloaded",
             Self::Refused(why) => why,
             Self::OutputTooLong(_) => "the output of the program is too long",
+            Self::OutputAfterResponse(_) => "the output of the script does not end with its response",
             Self::Start(_) => "no program can be started",
             Self::Content(_) => "the request content cannot be read",
             Self::Spool(_) => "the request content cannot be stored",
@@ -101,7 +109,8 @@ impl GatewayError {
             | Self::Ended(_)
             | Self::NoHead(_)
             | Self::Refused(_)
-            | Self::OutputTooLong(_) => bad_gateway(),
+            | Self::OutputTooLong(_)
+            | Self::OutputAfterResponse(_) => bad_gateway(),
         }
     }
 
@@ -126,6 +135,7 @@ impl fmt::Display for GatewayError {
             Self::Overloaded => f.write_str("the server that runs scripts is overloaded"),
             Self::Refused(why) => f.write_str(why),
             Self::OutputTooLong(bytes_max) => write!(f, "the output is longer than {bytes_max} bytes"),
+            Self::OutputAfterResponse(bytes_max) => write!(f, "ended after {bytes_max} bytes of output"),
             Self::Start(error) => write!(f, "no program can be started: {error}"),
             Self::Content(error) => error.fmt(f),
             Self::Spool(error) => write!(f, "the temporary file of the request content: {error}"),

@@ -12,7 +12,7 @@ use selvedge::proto::cgi::{ScriptHead, parse_script_head};
 use selvedge::proto::fastcgi::{EndStatus, RECORD_BYTES_MAX, RecordEvent, RecordReader, content_header};
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// How content and output are framed.
@@ -47,7 +47,16 @@ pub(super) struct Exchange {
     /// Bytes of output that may still arrive.
     output_left: u64,
     output_bytes_max: u64,
+    /// Bytes of the content that are to be returned; `None` without a Content-Length.
+    content_left: Option<u64>,
+    /// Bytes of output that were discarded.
+    discarded: u64,
+    /// Why the content of the request cannot be sent, until the next output is polled.
+    upload_error: Option<GatewayError>,
 }
+
+/// Most bytes of output that are discarded after the response.
+const DISCARDED_BYTES_MAX: u64 = 256 << 10;
 
 /// Bytes to send, then content to send after them.
 #[derive(Default)]
@@ -85,6 +94,9 @@ impl Exchange {
             messages,
             output_left: u64::MAX,
             output_bytes_max: u64::MAX,
+            content_left: None,
+            discarded: 0,
+            upload_error: None,
         }
     }
 
@@ -95,6 +107,73 @@ impl Exchange {
 
     pub(super) fn messages(&self) -> &Messages {
         &self.messages
+    }
+
+    pub(super) fn set_messages(&mut self, messages: Messages) {
+        self.messages = messages;
+    }
+
+    /// Sets the length of the content, once the head is read. Further output is not part of it.
+    pub(super) fn set_content_length(&mut self, length: u64) {
+        self.content_left = Some(length);
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.iter_mut().for_each(|output| self.count_content(output));
+        self.ready = ready;
+    }
+
+    /// Whether all content of known length was returned.
+    pub(super) fn is_complete(&self) -> bool {
+        self.content_left == Some(0) && self.ready.is_empty()
+    }
+
+    /// Counts output as content, and removes what is beyond the length of the content.
+    fn count_content(&mut self, output: &mut Bytes) {
+        if let Some(left) = &mut self.content_left {
+            let all = output.len() as u64;
+            // It is at most the length of the output.
+            output.truncate(all.min(*left) as usize);
+            *left -= output.len() as u64;
+            self.discarded += all - output.len() as u64;
+        }
+    }
+
+    /// Ends the upload. What is left of the content is not sent.
+    pub(super) fn stop_upload(&mut self) {
+        if !self.upload.is_done() || !self.outgoing.is_empty() {
+            self.outgoing = PendingContent::default();
+            self.upload = ContentUpload::Done;
+            self.after = AfterExchange::Close;
+            if let Some(connection) = &mut self.connection {
+                connection.end_input();
+            }
+        }
+    }
+
+    /// Sends content while the client does not read the output.
+    pub(super) fn poll_upload(&mut self, cx: &mut Context<'_>) {
+        if self.upload_error.is_none() {
+            self.upload_error = self.send_content(cx).err();
+        }
+        if let Some(connection) = &mut self.connection {
+            // A script that does not read may wait for the client.
+            connection.pause_timeout();
+        }
+    }
+
+    /// Discards output until the script ends.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), GatewayError>> {
+        self.discarded += self.ready.drain(..).map(|output| output.len() as u64).sum::<u64>();
+        while let Some(output) = ready!(self.poll_received(cx))? {
+            self.discarded += output.len() as u64;
+            if self.discarded > DISCARDED_BYTES_MAX {
+                return Poll::Ready(Err(GatewayError::OutputAfterResponse(DISCARDED_BYTES_MAX)));
+            }
+        }
+        if self.content_left.is_some() && self.discarded > 0 {
+            let text = format!("{} bytes of output beyond its Content-Length were not sent", self.discarded);
+            self.messages.add_line(&text);
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Whether the connection had served another request.
@@ -150,15 +229,34 @@ impl Exchange {
         self.ready.push_front(output);
     }
 
-    /// Polls the next output; `None` at its end.
+    /// Polls the next output; `None` at its end, or at that of content of known length.
     pub(super) fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, GatewayError>> {
         while let Some(output) = self.ready.pop_front() {
             if !output.is_empty() {
                 return Poll::Ready(Ok(Some(output)));
             }
         }
+        if self.content_left == Some(0) {
+            return Poll::Ready(Ok(None));
+        }
+        let mut output = ready!(self.poll_received(cx))?;
+        if let Some(output) = &mut output {
+            self.count_content(output);
+        }
+        if let Some(connection) = &mut self.connection {
+            // The time in which the client does not read does not pass for the script.
+            connection.pause_timeout();
+        }
+        Poll::Ready(Ok(output))
+    }
+
+    /// Polls for output that is received; `None` at its end.
+    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, GatewayError>> {
         if self.connection.is_none() {
             return Poll::Ready(Ok(None));
+        }
+        if let Some(error) = self.upload_error.take() {
+            return Poll::Ready(Err(error));
         }
         let waiting = self.send_content(cx)?;
         loop {
@@ -229,7 +327,7 @@ impl Exchange {
         match status {
             EndStatus::Complete(code) => {
                 if code != 0 {
-                    self.messages.add(format!("the script ended with status {code}\n").as_bytes());
+                    self.messages.add_line(&format!("the script ended with status {code}"));
                 }
             }
             EndStatus::Overloaded => return Err(GatewayError::Overloaded),
@@ -261,7 +359,7 @@ impl Exchange {
         match connection.program_end() {
             Some(ProgramEnd::Exited(0)) => Ok(None),
             Some(end @ ProgramEnd::Exited(_)) => {
-                self.messages.add(format!("{end}\n").as_bytes());
+                self.messages.add_line(&end.to_string());
                 Ok(None)
             }
             Some(end) => Err(GatewayError::Ended(end.to_string())),

@@ -30,6 +30,22 @@ impl Messages {
         });
     }
 
+    /// Adds a line of its own.
+    pub(super) fn add_line(&self, line: &str) {
+        self.add(format!("\n{line}\n").as_bytes());
+    }
+
+    /// Returns the lines that are not empty, and the number of bytes that were not kept.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let facts = self.record.facts();
+        let lines = facts.messages.split(|&b| b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+        let mut lines: Vec<String> = lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect();
+        if facts.message_bytes_lost > 0 {
+            lines.push(format!("{} more bytes of messages were not kept", facts.message_bytes_lost));
+        }
+        lines
+    }
+
     /// Returns the last line that is not empty, at most 200 bytes of it.
     pub(super) fn last_line(&self) -> Option<String> {
         const LINE_BYTES_MAX: usize = 200;
@@ -53,5 +69,7 @@ mod tests {
         messages.add(&vec![b'y'; MESSAGE_BYTES_MAX]);
         let facts = messages.record().facts();
         assert_eq!((facts.messages.len(), facts.message_bytes_lost), (MESSAGE_BYTES_MAX, 14));
+        let lines = messages.lines();
+        assert_eq!((lines.len(), &*lines[0], &*lines[3]), (4, "first", "14 more bytes of messages were not kept"));
     }
 }

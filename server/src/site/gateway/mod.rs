@@ -6,8 +6,10 @@
 //! content: chunks to the client ◄── exchange: both directions ◄── connection ◄──────┘
 //! ```
 //!
-//! `rules` has the values of a route. A client that leaves drops the exchange, which ends its script.
+//! `rules` has the values of a route. A client that leaves drops the exchange, which ends its script. A script that goes on
+//! after its response may do so for a bounded time (`after_response`).
 
+mod after_response;
 mod connection;
 mod content;
 mod environment;
@@ -22,14 +24,15 @@ mod state;
 mod upload;
 
 pub(crate) use rules::{
-    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramEnd, ProgramRunner, ProgramStart, ScriptRunner,
-    ScriptServer, Scripts, SendFileFolder, StartProgram,
+    GatewayLoad, GatewayRules, GatewayTimeouts, LateScriptMessage, PhpRules, ProgramEnd, ProgramRunner, ProgramStart,
+    ScriptRunner, ScriptServer, Scripts, SendFileFolder, StartProgram,
 };
 pub(in crate::site) use state::GatewayState;
 
 use super::files::Files;
 use super::lookup::FileLookup;
 use crate::syntax::absolute_path;
+use after_response::AfterResponse;
 use bytes::Bytes;
 use connection::ScriptConnection;
 use content::ScriptContent;
@@ -47,6 +50,8 @@ use selvedge::proto::path::SafePath;
 use selvedge::service::{Body, UpstreamRecord, set_upstream};
 use selvedge::{Method, Request, Response, StatusCode};
 use spool::Spool;
+use std::future::poll_fn;
+use std::task::Poll;
 use upload::ContentUpload;
 
 /// A request for a route with scripts.
@@ -177,7 +182,11 @@ async fn run(
         let content = std::mem::replace(&mut upload, ContentUpload::Done);
         let mut exchange = begin(state, request, (rules, &script_call), (content, messages.clone())).await?;
         match exchange.read_head().await {
-            Ok(head) => return finish(request, rules, head, (exchange, at_work)).await,
+            Ok(head) => {
+                let script = script_call.path().into();
+                let after = AfterResponse { at_work, script, time_max: rules.timeouts.silence };
+                return finish(request, rules, head, (exchange, after)).await;
+            }
             // The server closed an idle connection while this request was sent.
             Err(error) if is_repeatable && error.is_stale_connection() && exchange.is_reused() => {}
             Err(error) => return Err(error),
@@ -278,33 +287,67 @@ async fn finish(
     request: &Request,
     rules: &GatewayRules,
     head: ScriptHead,
-    (mut exchange, at_work): (Exchange, RequestAtWork),
+    (mut exchange, after): (Exchange, AfterResponse),
 ) -> Result<GatewayOutcome, GatewayError> {
     let ScriptHead { response, fields, content_length, .. } = head;
     let status = match response {
         ScriptResponse::Document(status) => status,
-        ScriptResponse::LocalRedirect(target) => return Ok(local_redirect(&target, fields)),
+        ScriptResponse::LocalRedirect(target) => {
+            after.finish(exchange).await;
+            return Ok(local_redirect(&target, fields));
+        }
     };
     exchange.messages().record().update(|facts| facts.status = Some(status));
     if let Some(file) = send_file::respond(request, rules.send_file.as_ref(), &fields).await? {
+        follow(after, exchange).await;
         return Ok(GatewayOutcome::Response(file));
     }
     let mut response = Response::new(status);
     *response.fields_mut() = without_directives(fields);
     exchange.set_timeout(rules.timeouts.silence);
     if environment::has_content(status) {
-        response.body = match exchange.read_short().await? {
-            Some(content) if content_length.is_none_or(|length| length == content.len() as u64) => content.into(),
-            Some(_) if request.method() != Method::Head => {
-                return Err(GatewayError::Ended("the content has another length than its Content-Length".to_owned()));
-            }
-            short => {
-                exchange.put_back(short.unwrap_or_default());
-                Body::Stream { length: content_length, chunks: Box::pin(ScriptContent::new(exchange, at_work)) }
-            }
-        };
+        response.body = content(request, content_length, (exchange, after)).await?;
+    } else {
+        follow(after, exchange).await;
     }
     Ok(GatewayOutcome::Response(response))
+}
+
+/// Returns the content of a response: in memory if all of it has arrived with the head.
+async fn content(
+    request: &Request,
+    content_length: Option<u64>,
+    (mut exchange, after): (Exchange, AfterResponse),
+) -> Result<Body, GatewayError> {
+    let is_head = request.method() == Method::Head;
+    if let Some(length) = content_length.filter(|_| !is_head) {
+        exchange.set_content_length(length);
+    }
+    let stream = |chunks| Body::Stream { length: content_length, chunks: Box::pin(chunks) };
+    match exchange.read_short().await? {
+        Some(content) if content_length.is_none_or(|length| length == content.len() as u64) => {
+            follow(after, exchange).await;
+            Ok(content.into())
+        }
+        Some(_) if !is_head => {
+            Err(GatewayError::Ended("the content has another length than its Content-Length".to_owned()))
+        }
+        // Its content is not sent, so the response is complete.
+        _ if is_head => {
+            follow(after, exchange).await;
+            Ok(stream(ScriptContent::none()))
+        }
+        short => {
+            exchange.put_back(short.unwrap_or_default());
+            Ok(stream(ScriptContent::new(exchange, after)))
+        }
+    }
+}
+
+/// Lets a script end after its response.
+async fn follow(after: AfterResponse, exchange: Exchange) {
+    let mut parts = Some((after, exchange));
+    poll_fn(|cx| Poll::Ready(parts.take().map(|(after, exchange)| after.follow(exchange, cx)))).await;
 }
 
 /// Returns the fields without those for the server.

@@ -8,8 +8,8 @@ use selvedge::proto::path::SafePath;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What a route does that runs scripts.
@@ -127,7 +127,8 @@ pub(crate) struct GatewayTimeouts {
     pub(crate) connect: Duration,
     /// From the complete request to the head of the response. Default 60 s. Exceeded: 504.
     pub(crate) response: Duration,
-    /// Between two parts of the content, in either direction. Default 60 s. Exceeded: the connection is closed.
+    /// Between two parts of the content, in either direction. Default 60 s. Exceeded: the connection is closed. A script
+    /// may go on for this time after its complete response.
     pub(crate) silence: Duration,
 }
 
@@ -139,18 +140,41 @@ impl Default for GatewayTimeouts {
 }
 
 /// The requests of a route at work.
-#[derive(Debug)]
 pub(crate) struct GatewayLoad {
     at_work: AtomicU32,
     requests_max: u32,
+    observer: Mutex<Option<LateScriptObserver>>,
 }
+
+/// A message of a script that went on after its response, or why it was ended then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LateScriptMessage<'a> {
+    /// The path of the request that ran it.
+    pub(crate) script: &'a str,
+    /// One line.
+    pub(crate) text: &'a str,
+}
+
+impl fmt::Display for LateScriptMessage<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, after its response: {}", self.script, self.text)
+    }
+}
+
+/// Receives the messages of scripts after their responses, on any thread. It must not block.
+pub(crate) type LateScriptObserver = Arc<dyn Fn(&LateScriptMessage<'_>) + Send + Sync>;
 
 impl GatewayLoad {
     /// Default bound of requests at work.
     pub(crate) const REQUESTS_MAX: u32 = 512;
 
     pub(crate) fn new(requests_max: u32) -> Self {
-        Self { at_work: AtomicU32::new(0), requests_max }
+        Self { at_work: AtomicU32::new(0), requests_max, observer: Mutex::default() }
+    }
+
+    /// Sets what receives the messages of scripts after their responses.
+    pub(crate) fn set_observer(&self, observer: LateScriptObserver) {
+        *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = Some(observer);
     }
 
     /// Counts one more request until the value is dropped; `None` if that would be too many.
@@ -161,9 +185,25 @@ impl GatewayLoad {
     }
 }
 
+impl fmt::Debug for GatewayLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GatewayLoad({:?} of {})", self.at_work, self.requests_max)
+    }
+}
+
 /// A counted request.
 #[derive(Debug)]
 pub(super) struct RequestAtWork(Arc<GatewayLoad>);
+
+impl RequestAtWork {
+    /// Reports a message of its script, which went on after its response.
+    pub(super) fn report_late(&self, script: &str, text: &str) {
+        let observer = self.0.observer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(observer) = observer {
+            observer(&LateScriptMessage { script, text });
+        }
+    }
+}
 
 impl Drop for RequestAtWork {
     fn drop(&mut self) {

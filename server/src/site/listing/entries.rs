@@ -48,7 +48,8 @@ pub(super) struct ListingEntry {
     pub(super) size: Option<u64>,
     /// RFC 3339, UTC.
     pub(super) modified: String,
-    /// The name percent-encoded, if it is not UTF-8 and so `name` is not the whole of it.
+    /// The name percent-encoded, if it is not UTF-8 or has control characters, so that `name` is not the whole of it or
+    /// cannot be shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) href: Option<String>,
 }
@@ -93,8 +94,8 @@ impl ListedDirectory {
             }
             let entry = entry.ok()?;
             let name = entry.file_name().to_bytes();
-            // What is not served is not listed: hidden names, and names that are not valid in a path.
-            if name.starts_with(b".") || name.iter().any(|&b| b < 0x20 || b == 0x7f) || !query.selects(name) {
+            // Hidden names are not served.
+            if name.starts_with(b".") || !query.selects(name) {
                 continue;
             }
             let kind = match entry.file_type() {
@@ -133,7 +134,8 @@ impl ListedDirectory {
         let entry = if entry.facts.is_some() { entry } else { self.look_at(&entry.name)? };
         let FoundEntry { name, kind, facts } = entry;
         let (size, modified) = facts?;
-        let href = std::str::from_utf8(&name).is_err().then(|| {
+        let is_text = std::str::from_utf8(&name).is_ok_and(|text| !text.contains(char::is_control));
+        let href = (!is_text).then(|| {
             let mut href = String::new();
             encode_segment(&text_of_name(&name), &mut href);
             href

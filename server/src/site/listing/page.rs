@@ -5,6 +5,7 @@ use super::query::{ListingQuery, SortColumn, SortOrder};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use selvedge::proto::path::encode_segment;
 use selvedge::service::PAGE_STYLE;
+use std::borrow::Cow;
 
 /// The style of the table, besides that of all pages.
 const TABLE_STYLE: &str = "
@@ -146,11 +147,32 @@ fn row(entry: &ListingEntry) -> Markup {
     let (date, time) = (&entry.modified[..10], &entry.modified[11..16]);
     html! {
         tr {
-            td { a href=(href) { (entry.name) (slash) } }
-            td class="n" { @if let Some(size) = entry.size { span title={ (size) " bytes" } { (format_size(size)) } } }
+            td { a href=(href) { (shown(&entry.name)) (slash) } }
+            td class="n" { @if let Some(size) = entry.size { span title=(bytes(size)) { (format_size(size)) } } }
             td class="n" { time datetime=(entry.modified) { (date) span { " " (time) } } }
         }
     }
+}
+
+/// Returns a name as it is shown: control characters are escaped as in source text, `\n` for a line feed.
+fn shown(name: &str) -> Cow<'_, str> {
+    if !name.contains(char::is_control) {
+        return Cow::Borrowed(name);
+    }
+    let mut text = String::new();
+    for character in name.chars() {
+        match character.is_control() {
+            true => text.extend(character.escape_default()),
+            false => text.push(character),
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// Formats an exact size.
+fn bytes(count: u64) -> String {
+    let unit = if count == 1 { "byte" } else { "bytes" };
+    format!("{count} {unit}")
 }
 
 /// Formats a size with a decimal unit.
@@ -185,11 +207,29 @@ mod tests {
         let row = row(&entry).into_string();
         assert!(!row.contains("<img"), "{row}");
         assert!(row.contains("href=\"./%3Cimg%20src=x%20onerror=alert(1)%3E&amp;%22'.txt\""), "{row}");
-        assert!(row.contains("1.5 kB") && row.contains("1970-01-01<span> 00:00</span>"), "{row}");
+        assert!(
+            row.contains("1.5 kB")
+                && row.contains("title=\"1500 bytes\"")
+                && row.contains("1970-01-01<span> 00:00</span>"),
+            "{row}"
+        );
+    }
+
+    #[test]
+    fn control_characters_are_shown_escaped() {
+        for (name, expected) in [
+            ("a\nb", "a\\nb"),
+            ("\t\u{1b}[1m\u{7f}", "\\t\\u{1b}[1m\\u{7f}"),
+            ("\u{85}", "\\u{85}"),
+            ("\u{e9}\\n", "\u{e9}\\n"),
+        ] {
+            assert_eq!(shown(name), expected);
+        }
     }
 
     #[test]
     fn sizes() {
+        assert_eq!([bytes(0), bytes(1), bytes(2)], ["0 bytes", "1 byte", "2 bytes"]);
         assert_eq!(
             [format_size(0), format_size(999), format_size(1_000), format_size(999_950), format_size(5_000_000_000)],
             ["0 B", "999 B", "1.0 kB", "1.0 MB", "5.0 GB"]

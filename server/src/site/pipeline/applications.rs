@@ -9,16 +9,17 @@ use crate::site::lookup::{FileLookup, FoundBy};
 use crate::site::methods::{redirect_to_path, respond_to_method};
 use crate::site::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
 use crate::site::route_table::{CacheScope, Route, SiteRules};
-use crate::syntax::RequestValues;
+use crate::syntax::{RequestValues, absolute_path};
+use selvedge::proto::head::Scheme;
 use selvedge::proto::path::{EncodedSlash, SafePath, decode_slashes, has_several_readings, readings};
 use selvedge::service::upstream_of;
 use selvedge::{Request, Response};
 use std::borrow::Cow;
 
 impl<'t> Pipeline<'t> {
-    /// Whether a path leads to a route in each way that an application may read it. Otherwise such a path could reach what
-    /// the rules of another route protect.
-    pub(super) fn leads_alike(&self, request: &Request, path: &SafePath, route: &Route) -> bool {
+    /// Whether a path, whose text led to a route, leads to it in each way that an application may read it. Otherwise such
+    /// a path could reach what the rules of another route protect.
+    pub(super) fn leads_alike(&self, request: &Request, (path, text): (&SafePath, &str), route: &Route) -> bool {
         let raw = match &route.action {
             _ if self.is_rewritten => path.encode().into_bytes().into(),
             // A proxy forwards what the site has read.
@@ -31,7 +32,30 @@ impl<'t> Pipeline<'t> {
             let (found, _) = self.site.find_route(text, (request, self.client));
             found.is_some_and(|found| std::ptr::eq(found.route, route))
         };
-        !has_several_readings(&raw) || readings(&raw).is_ok_and(|texts| texts.iter().all(leads_to_route))
+        // Most paths are their own text.
+        *raw == *text.as_bytes()
+            || !has_several_readings(&raw)
+            || readings(&raw).is_ok_and(|texts| texts.iter().all(leads_to_route))
+    }
+
+    /// Returns the path and its text as the action of a route reads them: files may read an encoded slash as a slash.
+    pub(super) fn read_for_files<'p>(
+        &self,
+        request: &Request,
+        (path, text): (Cow<'p, SafePath>, String),
+        route: &Route,
+    ) -> (Cow<'p, SafePath>, String) {
+        let SiteRules { encoded_slash, encoded_slash_of_files, .. } = self.site.rules;
+        if encoded_slash == encoded_slash_of_files || !matches!(route.action, Action::Files(_)) {
+            return (path, text);
+        }
+        match SafePath::decode_with(path.encode().as_bytes(), encoded_slash_of_files) {
+            Ok(separated) if separated != *path && self.leads_alike(request, (&path, &text), route) => {
+                let text = absolute_path(&separated);
+                (Cow::Owned(separated), text)
+            }
+            _ => (path, text),
+        }
     }
 
     /// Builds the request to a server of a group.
@@ -70,17 +94,18 @@ impl<'t> Pipeline<'t> {
         let redirected = self.redirected_query.take();
         let files = rules.files().is_some().then(|| self.state.files(number));
         let proxies = self.site.rules.proxies.as_ref();
-        let scheme = proxies.and_then(|proxies| proxies.forwarded_scheme(request)).unwrap_or(scheme_of(request));
+        let scheme = match proxies.and_then(|proxies| proxies.origin(request).scheme) {
+            Some(Scheme::Https) => "https",
+            Some(Scheme::Http) => "http",
+            None => scheme_of(request),
+        };
         let call = GatewayRequest { rules, files, path, beneath, scheme, redirected: redirected.as_deref() };
         let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
         let response = match outcome {
             GatewayOutcome::Response(response) => {
                 // The application has written its own error pages.
                 let is_own = upstream_of(request).is_some_and(|record| record.facts().status.is_some());
-                let response = match &route.lease {
-                    Some(lease) => response.lease(lease.clone()),
-                    None => response,
-                };
+                let response = route.with_lease(response);
                 let source = if is_own { ResponseSource::Configured } else { ResponseSource::Generated };
                 return RouteResult::Responded(RoutedResponse::new(response, Some(route), source));
             }
@@ -93,7 +118,8 @@ impl<'t> Pipeline<'t> {
                 (Some(refused), _) => refused,
                 (None, FileLookup::File(file, FoundBy::Path(fresh_until))) => {
                     self.cache_file(request, route, (&file, fresh_until));
-                    let response = self.state.files(number).respond(request, &file.resource).await;
+                    let allowed = self.allowed_codings(request, route, (ResponseSource::File, &file));
+                    let response = self.state.files(number).respond(request, &file.resource, allowed).await;
                     let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
                     return RouteResult::Responded(served);
                 }

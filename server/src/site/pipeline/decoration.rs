@@ -1,7 +1,7 @@
 //! The last steps of a response: error page, header edits, compression, CORS.
 
 use super::{Pipeline, RoutedResponse, request_values};
-use crate::site::accept::with_problem;
+use crate::site::accept::{add_vary, prefers_json, with_problem};
 use crate::site::field_changes::{FieldChanges, ResponseSource};
 use crate::site::files;
 use crate::site::files::resolve::Resolved;
@@ -67,6 +67,9 @@ impl<'t> Pipeline<'t> {
         let Some((number, path)) = self.site.error_page(route, error.status) else {
             return with_problem(request, error);
         };
+        if prefers_json(request) {
+            return with_problem(request, error);
+        }
         let found =
             lookup::resolve_path(self.state.files(number), path, request.received_at().since_worker_start).await;
         let Ok((Resolved::File(resource), _)) = found else {
@@ -76,6 +79,7 @@ impl<'t> Pipeline<'t> {
         for (name, value) in error.fields().iter().filter(|(name, _)| *name != "content-type") {
             page.append(name, value).expect("a field of a response is valid");
         }
+        add_vary(&mut page, &["accept"]);
         match error.reason() {
             Some(reason) => page.log_reason(reason),
             None => page,

@@ -1,11 +1,13 @@
-//! Counts the requests at work at a server, limits them, and lets requests wait for a place.
+//! Counts the requests at work at a server, and limits them.
+//!
+//! Counts of requests at work are sequentially consistent with those of [`super::wait_queue`]: a request that finds no place
+//! is seen by the one that leaves next.
 
 use super::adaptive::{AdaptiveLimit, LIMIT_FIRST, Measurement, SAMPLES_MIN, WINDOW};
 use super::rules::{AdaptiveMode, CapacityRules};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// The places of one server. Workers share them.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl Places {
 
     /// Returns the number of requests at work.
     pub(super) fn at_work(&self) -> u32 {
-        self.at_work.load(Ordering::Relaxed)
+        self.at_work.load(Ordering::SeqCst)
     }
 
     /// Returns the number of requests that the adaptive limit would have held back.
@@ -73,9 +75,9 @@ impl Places {
 
     /// Takes a place. `None` if the server is full.
     pub(super) fn enter(&self) -> Option<Entered> {
-        let before = self.at_work.fetch_add(1, Ordering::Relaxed);
+        let before = self.at_work.fetch_add(1, Ordering::SeqCst);
         if before >= self.limit() {
-            self.at_work.fetch_sub(1, Ordering::Relaxed);
+            self.at_work.fetch_sub(1, Ordering::SeqCst);
             return None;
         }
         if self.adaptive_mode == AdaptiveMode::Off {
@@ -91,7 +93,7 @@ impl Places {
 
     /// Returns a place.
     pub(super) fn leave(&self) {
-        self.at_work.fetch_sub(1, Ordering::Relaxed);
+        self.at_work.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Records how long the server took to respond; `None` if it did not.
@@ -148,82 +150,10 @@ impl Meter {
     }
 }
 
-/// Requests that wait for a place, in order of arrival.
-#[derive(Debug, Default)]
-pub(super) struct WaitQueue {
-    waiting: AtomicU32,
-    places: Notify,
-}
-
-/// Why a request got no place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
-    /// As many requests as permitted wait already.
-    QueueFull,
-    /// It has waited for the queue timeout.
-    TimedOut,
-}
-
-/// Counts a request as waiting.
-struct Waiting<'a>(&'a AtomicU32);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl WaitQueue {
-    /// Returns the number of requests that wait.
-    pub(super) fn waiting(&self) -> u32 {
-        self.waiting.load(Ordering::Relaxed)
-    }
-
-    /// Whether a request waits, so that later ones do not overtake it.
-    pub(super) fn is_used(&self) -> bool {
-        self.waiting() > 0
-    }
-
-    /// Tells the first request that a place is free. Returns whether one waits.
-    pub(super) fn wake_one(&self) -> bool {
-        let is_used = self.is_used();
-        if is_used {
-            self.places.notify_one();
-        }
-        is_used
-    }
-
-    /// Waits until `enter` succeeds, which is tried whenever a place becomes free.
-    pub(super) async fn wait<T>(
-        &self,
-        rules: &CapacityRules,
-        mut enter: impl FnMut() -> Option<T>,
-    ) -> Result<T, NoPlace> {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= rules.queue_max {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(NoPlace::QueueFull);
-        }
-        let _waiting = Waiting(&self.waiting);
-        let places = async {
-            loop {
-                let mut place = std::pin::pin!(self.places.notified());
-                // Before the attempt, so that a place that becomes free in between is not missed.
-                place.as_mut().enable();
-                if let Some(entered) = enter() {
-                    return entered;
-                }
-                place.await;
-            }
-        };
-        tokio::time::timeout(rules.queue_timeout, places).await.map_err(|_| NoPlace::TimedOut)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::num::NonZeroU32;
-    use std::rc::Rc;
 
     fn rules(requests_max: u32, queue_max: u32, adaptive: AdaptiveMode) -> CapacityRules {
         let requests_max = NonZeroU32::new(requests_max);
@@ -265,45 +195,5 @@ mod tests {
             }
         }
         assert!(places.adaptive_limit() > LIMIT_FIRST, "{places:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn requests_wait_for_a_place_in_order() {
-        let rules = rules(1, 2, AdaptiveMode::Off);
-        let (places, queue) = (Rc::new(Places::new(&rules)), Rc::new(WaitQueue::default()));
-        assert!(places.enter().is_some() && !queue.wake_one());
-        let order = Rc::new(std::cell::RefCell::new(Vec::new()));
-        let local = tokio::task::LocalSet::new();
-        for number in 0..3 {
-            let (places, queue, order) = (places.clone(), queue.clone(), order.clone());
-            local.spawn_local(async move {
-                let result = queue.wait(&rules, || places.enter()).await.map(drop);
-                order.borrow_mut().push((number, result));
-            });
-        }
-        local
-            .run_until(async {
-                for _ in 0..2 {
-                    tokio::task::yield_now().await;
-                    places.leave();
-                    assert!(queue.wake_one());
-                }
-                tokio::task::yield_now().await;
-            })
-            .await;
-        local.await;
-        assert_eq!(*order.borrow(), [(2, Err(NoPlace::QueueFull)), (0, Ok(())), (1, Ok(()))]);
-        assert!(!queue.is_used() && places.at_work() == 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_waits_for_the_queue_timeout_at_most() {
-        let rules = rules(1, 1, AdaptiveMode::Off);
-        let (places, queue) = (Places::new(&rules), WaitQueue::default());
-        assert!(places.enter().is_some());
-        let began = tokio::time::Instant::now();
-        assert_eq!(queue.wait(&rules, || places.enter()).await, Err(NoPlace::TimedOut));
-        assert_eq!(began.elapsed(), Duration::from_secs(5));
-        assert!(!queue.is_used());
     }
 }

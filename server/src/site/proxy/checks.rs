@@ -3,7 +3,7 @@
 use super::rules::HealthCheck;
 use super::upstream::{CheckClaim, Upstream};
 use super::worker::ProxyWorker;
-use selvedge::client::{ClientTimeouts, OutgoingContent, OutgoingHead, Scheme};
+use selvedge::client::{ClientPhase, ClientTimeouts, OutgoingContent, OutgoingHead, Scheme};
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, Weak as SharedWeak};
 
@@ -73,12 +73,18 @@ async fn check_once(
     let (connect, response, silence) = (check.timeout, check.timeout, check.timeout);
     let timeouts = ClientTimeouts { connect, response, silence, ..upstream.rules().timeouts };
     let mut failure = "the name is not resolved".to_owned();
+    let mut furthest = ClientPhase::Connect;
     for target in worker.group(upstream).targets(server, rules).iter() {
         let content = &mut OutgoingContent::empty();
         match worker.client.send(&target.destination, &head, content, &timeouts, &mut |_, _| {}).await {
             Ok(response) if check.expect.contains(&response.status.code()) => return Ok(()),
             Ok(response) => return Err(format!("status {} of {}", response.status.code(), target.text)),
-            Err(error) => failure = format!("{error} ({})", target.text),
+            Err(error) if error.phase >= furthest => {
+                furthest = error.phase;
+                failure = format!("{error} ({})", target.text);
+            }
+            // Another address got further.
+            Err(_) => {}
         }
     }
     Err(failure)

@@ -173,6 +173,8 @@ impl Forwarding<'_> {
             let place = match upstream.place(self.preference, &self.group.chooser, &self.tried).await {
                 Ok(place) => place,
                 Err(NoServer::Full(reason)) => return Err(ForwardFailure::NoPlace(reason)),
+                // The failure of a server that was tried is more than that.
+                Err(NoServer::AllFailChecks) => return Err(last.unwrap_or(ForwardFailure::NoneInUse)),
                 Err(NoServer::AllTried) => match last {
                     // Without another server, this one may do better, unless it is unreachable.
                     Some(failure) if !has_reached_server(failure) || self.tried.is_empty() => return Err(failure),
@@ -202,20 +204,31 @@ impl Forwarding<'_> {
         let targets = self.group.targets(place.server, server);
         self.outgoing.set_server(request, &self.rules.host, server);
         let first = upstream.working_address(place.server);
-        let mut failure = ForwardFailure::NoAddress;
+        let mut furthest: Option<(ClientError, Rc<str>)> = None;
         for offset in 0..targets.len().min(ADDRESSES_MAX) {
             let index = (first + offset) % targets.len();
-            failure = match self.send(request, &targets[index], place.server).await {
+            let error = match self.send(request, &targets[index], place.server).await {
                 Ok(incoming) => {
                     upstream.set_working_address(place.server, index);
                     return Ok(ServerResponse { incoming, place, address: targets[index].text.clone() });
                 }
-                Err(error) => ForwardFailure::Exchange(error),
+                Err(error) => error,
             };
-            if has_reached_server(failure) || !self.content.rewind() {
+            // A refused connection to one address tells less than a failed handshake with another one.
+            if furthest.as_ref().is_none_or(|(earlier, _)| error.phase >= earlier.phase) {
+                furthest = Some((error, targets[index].text.clone()));
+            }
+            if has_reached_server(ForwardFailure::Exchange(error)) || !self.content.rewind() {
                 break;
             }
         }
+        let failure = match furthest {
+            Some((error, address)) => {
+                self.record.update(|facts| facts.address = address);
+                ForwardFailure::Exchange(error)
+            }
+            None => ForwardFailure::NoAddress,
+        };
         self.report_failure(failure, place.server);
         if !is_end_of_idle_connection(failure) {
             self.tried.push(place.server);
@@ -409,9 +422,11 @@ impl Forwarding<'_> {
     }
 }
 
-/// Whether a server has accepted a connection before the failure.
+/// Whether a server may have received something of the request. If all failures are others, a second round of tries fails,
+/// too.
 fn has_reached_server(failure: ForwardFailure) -> bool {
     match failure {
+        ForwardFailure::Exchange(error) if error.kind == ClientErrorKind::UpgradeUnsupported => false,
         ForwardFailure::Exchange(error) => !matches!(error.phase, ClientPhase::Connect | ClientPhase::Tls),
         _ => false,
     }

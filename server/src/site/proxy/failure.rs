@@ -1,6 +1,6 @@
 //! What a client and the log get if no server responds to a request.
 
-use super::capacity::NoPlace;
+use super::wait_queue::NoPlace;
 use selvedge::client::{ClientError, ClientErrorKind, ClientPhase};
 use selvedge::{Response, StatusCode};
 use std::time::Duration;
@@ -12,6 +12,8 @@ pub(super) enum ForwardFailure {
     Exchange(ClientError),
     /// The name of the server is not resolved.
     NoAddress,
+    /// All servers fail their checks.
+    NoneInUse,
     /// All servers are full.
     NoPlace(NoPlace),
     /// The client or the server cannot switch to the protocol of an extended CONNECT.
@@ -42,6 +44,9 @@ impl ForwardFailure {
                 },
             },
             Self::NoAddress => (StatusCode::SERVICE_UNAVAILABLE, "the name of the upstream is not resolved"),
+            Self::NoneInUse => {
+                (StatusCode::SERVICE_UNAVAILABLE, "all servers of the upstream fail their health checks")
+            }
             Self::NoPlace(NoPlace::QueueFull) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "all servers of the upstream are full")
             }
@@ -81,7 +86,7 @@ impl ForwardFailure {
                     | ClientErrorKind::UpgradeUnsupported
             ),
             Self::NoAddress => true,
-            Self::NoPlace(_) | Self::NoUpgrade => false,
+            Self::NoneInUse | Self::NoPlace(_) | Self::NoUpgrade => false,
         }
     }
 
@@ -105,6 +110,7 @@ impl ForwardFailure {
     pub(super) fn proxy_error(self) -> &'static str {
         match self {
             Self::NoAddress => "dns_error",
+            Self::NoneInUse => "destination_unavailable",
             Self::NoPlace(_) => "connection_limit_reached",
             Self::NoUpgrade => "http_upgrade_failed",
             Self::Exchange(error) if error.kind == ClientErrorKind::UpgradeUnsupported => "http_upgrade_failed",
@@ -164,6 +170,7 @@ mod tests {
             (exchange(SendRequest, RequestContent(ContentError::TooLarge)), 413, "http_request_error"),
             (ForwardFailure::NoAddress, 503, "dns_error"),
             (ForwardFailure::NoPlace(NoPlace::QueueFull), 503, "connection_limit_reached"),
+            (ForwardFailure::NoneInUse, 503, "destination_unavailable"),
         ] {
             let response = failure.response(Duration::from_secs(5));
             assert_eq!((response.status.code(), failure.proxy_error()), (status, error), "{failure:?}");

@@ -78,11 +78,10 @@ impl GroupHealth {
 
     /// Returns whether a server gets requests by its own health.
     pub(super) fn availability(&self, server: usize, now: Duration) -> Availability {
-        let health = &self.servers[server];
-        if health.check.load(Ordering::Relaxed) == CHECK_FAILED {
+        if self.fails_check(server) {
             return Availability::Out;
         }
-        match health.out_until.load(Ordering::Relaxed) {
+        match self.servers[server].out_until.load(Ordering::Relaxed) {
             0 => Availability::InUse,
             until if to_millis(now) < until => Availability::Out,
             _ => Availability::Trial,
@@ -93,16 +92,22 @@ impl GroupHealth {
     /// failed.
     pub(super) fn out_for(&self, server: usize, now: Duration) -> Option<Duration> {
         let health = &self.servers[server];
-        let has_failed_check = health.check.load(Ordering::Relaxed) == CHECK_FAILED;
+        let has_failed_check = self.fails_check(server);
         let left = health.out_until.load(Ordering::Relaxed).saturating_sub(to_millis(now));
         (!has_failed_check && left > 0).then(|| Duration::from_millis(left))
     }
 
-    /// Returns whether more than half of the servers are out. Then health is ignored, because a few servers could not do
-    /// the work of all, and a cause outside of the servers is likely.
+    /// Returns whether failures have taken out more than half of the servers that pass their checks. Then failures are ignored,
+    /// because a few servers could not do the work of all, and a cause outside of the servers is likely. A failed check is
+    /// never ignored: the server itself states that it cannot work.
     pub(super) fn is_ignored(&self, now: Duration) -> bool {
-        let count = self.servers.len();
-        (0..count).filter(|&server| self.availability(server, now) == Availability::Out).count() > count / 2
+        let passing = || (0..self.servers.len()).filter(|&server| !self.fails_check(server));
+        passing().filter(|&server| self.availability(server, now) == Availability::Out).count() > passing().count() / 2
+    }
+
+    /// Whether the last check of a server failed.
+    pub(super) fn fails_check(&self, server: usize) -> bool {
+        self.servers[server].check.load(Ordering::Relaxed) == CHECK_FAILED
     }
 
     /// Returns the share of its weight that a server has, in thousandths: less while it starts slowly.
@@ -247,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn health_is_ignored_if_more_than_half_fail_their_checks() {
+    fn checks_are_never_ignored() {
         let health = group(3);
         let check = |server, result, at| health.checked(server, result, seconds(at));
         assert!(!check(0, CheckResult::Passed, 0), "as expected");
@@ -255,10 +260,12 @@ mod tests {
         assert!(!health.is_ignored(seconds(2)));
         assert!(check(1, CheckResult::Failed, 2));
         assert_eq!(availabilities(&health, seconds(2)), "oou");
-        assert!(health.is_ignored(seconds(2)));
-        assert!(check(0, CheckResult::Passed, 3));
-        assert!(!health.is_ignored(seconds(3)));
-        assert_eq!((health.share(0, seconds(3)), health.share(2, seconds(3))), (100, 1000));
+        assert!(!health.is_ignored(seconds(2)), "the last one gets all requests");
+        take_out(&health, 2, seconds(2));
+        assert!(health.is_ignored(seconds(2)), "its failures do not count");
+        assert!(check(2, CheckResult::Failed, 3) && !health.is_ignored(seconds(3)), "none is left");
+        assert!(check(0, CheckResult::Passed, 4));
+        assert_eq!((health.share(0, seconds(4)), health.share(1, seconds(4))), (100, 1000));
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod rewriting;
 mod rules;
 mod sticky;
 mod upstream;
+mod wait_queue;
 mod worker;
 
 pub(super) use checks::start_checks;

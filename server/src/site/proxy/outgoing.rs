@@ -11,12 +11,13 @@ use base64ct::{Base64, Encoding};
 use bytes::Bytes;
 use selvedge::client::{OutgoingHead, ResponseUse, Scheme};
 use selvedge::proto::field::{KnownField, list_members};
-use selvedge::proto::forward::{ClientInfo, PeerTrust, forward_request};
+use selvedge::proto::forward::{ClientInfo, NamedOrigin, PeerTrust, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
 use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::proto::proxy_protocol::{self, ProxiedPeer, ProxyVersion};
-use selvedge::service::{UNIX_PEER, authority, request_id};
+use selvedge::service::{UNIX_PEER, authority, local_address, request_id};
 use selvedge::{Request, proto};
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The request to a server, and what its response needs to know of it.
@@ -75,18 +76,15 @@ impl ServerRequest {
         let prefixes = write_target((rules, &mut head.target), request, facts, values);
         let client = ClientInfo {
             address: Some(request.peer()).filter(|peer| *peer != UNIX_PEER).map(|peer| peer.ip().to_canonical()),
-            trust: match facts.proxies.is_some_and(|proxies| proxies.trusts(request.peer())) {
-                true => PeerTrust::Trusted,
-                false => PeerTrust::Untrusted,
-            },
+            trust: facts.proxies.map_or(PeerTrust::Untrusted, |proxies| proxies.trust(request)),
             scheme: if request.tls().is_some() { ClientScheme::Https } else { ClientScheme::Http },
+            origin: facts.proxies.map_or_else(NamedOrigin::default, |proxies| proxies.origin(request)),
         };
         head.te = forward_request(request.head(), request.head_bytes(), &rules.fields, client, &mut head.fields).te;
         if let Some(left) = max_forwards::forwarded(request) {
             remove_lines(&mut head.fields, max_forwards::FIELD);
             head.fields.extend_from_slice(format!("{}: {left}\r\n", max_forwards::FIELD).as_bytes());
         }
-        remove_lines(&mut head.fields, "x-request-id");
         for part in ["x-request-id: ", request_id(request), "\r\n"] {
             head.fields.extend_from_slice(part.as_bytes());
         }
@@ -130,12 +128,10 @@ impl ServerRequest {
     }
 }
 
-/// Returns the header of the PROXY protocol for the client of a request. The address that the client connected to is
-/// not known here, so only its port is sent.
+/// Returns the header of the PROXY protocol for the client of a request. Its destination is the address that the client
+/// connected to; unspecified with port 0 for a client that a proxy on a Unix socket names.
 pub(super) fn proxy_header(version: ProxyHeaderVersion, request: &Request, client: IpAddr) -> Bytes {
     let port = if request.peer().ip().to_canonical() == client { request.peer().port() } else { 0 };
-    let default_port = if request.tls().is_some() { 443 } else { 80 };
-    let port_requested = request.host().and_then(|host| host.port).unwrap_or(default_port);
     let unspecified: IpAddr = match client {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -144,7 +140,7 @@ pub(super) fn proxy_header(version: ProxyHeaderVersion, request: &Request, clien
         UNIX_PEER if client.is_loopback() => ProxiedPeer::Unknown,
         _ => ProxiedPeer::Client {
             source: SocketAddr::new(client, port),
-            destination: SocketAddr::new(unspecified, port_requested),
+            destination: local_address(request).unwrap_or(SocketAddr::new(unspecified, 0)),
         },
     };
     let mut header = Vec::new();
@@ -191,6 +187,7 @@ fn write_target<'v>(
     values: &dyn Fn() -> RequestValues<'v>,
 ) -> PathPrefixes {
     let path = forwarded_path(request.path_bytes(), facts.rewritten, facts.encoded_slash);
+    let mut query = request.query().map(Cow::Borrowed);
     let mut prefixes = PathPrefixes::default();
     match &rules.path {
         PathPolicy::Kept => target.extend_from_slice(&path),
@@ -203,6 +200,9 @@ fn write_target<'v>(
         PathPolicy::Replaced(template) => {
             let values = values();
             let filled = template.path_with(&values);
+            if let Some(replaced) = template.replaced_query(&values) {
+                query = Some(replaced).filter(|query| !query.is_empty()).map(Cow::Owned);
+            }
             let rest = values.captures.rest().filter(|_| template.ends_with_wildcard());
             match rest.and_then(|rest| Some((prefix_before(&filled, rest)?, split_prefix(&path, rest)))) {
                 Some((server, (client, rest))) => {
@@ -215,7 +215,7 @@ fn write_target<'v>(
             }
         }
     }
-    if let Some(query) = request.query() {
+    if let Some(query) = query {
         target.push(b'?');
         target.extend_from_slice(query.as_bytes());
     }

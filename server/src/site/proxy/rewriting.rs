@@ -44,20 +44,20 @@ pub(super) fn rewrite(fields: &mut Fields, view: View<'_>) {
 impl View<'_> {
     /// Returns the URL at the client, if it is one of the server.
     fn url(self, url: &[u8]) -> Option<Vec<u8>> {
-        let path = if let Some(rest) = strip_scheme(url) {
+        let path = if let Some(rest) = strip_scheme(url).or_else(|| url.strip_prefix(b"//")) {
             let end = rest.iter().position(|b| b"/?#".contains(b)).unwrap_or(rest.len());
             let (authority, path) = rest.split_at(end);
             let is_own = |own: &&[u8]| !own.is_empty() && authority.eq_ignore_ascii_case(own);
             self.authorities.iter().find(|own| is_own(own))?;
             path
-        } else if url.starts_with(b"/") && !url.starts_with(b"//") {
+        } else if url.starts_with(b"/") {
             url
         } else {
             // Relative to the path of the request, or another host.
             return None;
         };
         let (client, server) = (&*self.prefixes.client, &*self.prefixes.server);
-        Some(match self.beneath(path) {
+        Some(match self.beneath_server(path) {
             Some(rest) if !client.is_empty() => {
                 let slash: &[u8] = if rest.starts_with(b"/") || !server.is_empty() { b"" } else { b"/" };
                 [client, slash, rest].concat()
@@ -67,16 +67,22 @@ impl View<'_> {
         })
     }
 
-    /// Returns what follows the server's prefix in a path, with or without a query; `None` for a path that the client cannot
-    /// request from this server.
-    fn beneath(self, path: &[u8]) -> Option<&[u8]> {
-        let rest = path.strip_prefix(&*self.prefixes.server)?;
-        let is_boundary = self.prefixes.server.is_empty() || matches!(rest.first(), None | Some(b'/' | b'?' | b'#'));
-        is_boundary.then_some(rest)
+    /// Returns what follows the server's prefix in a path, with or without a query; `None` for a path that is one of the client
+    /// already, or that the client cannot request from this server.
+    ///
+    /// An application that knows its public address writes paths with the client's prefix, and one that does not writes paths
+    /// with the server's. If a path has both, the longer prefix decides: it hardly is there by chance.
+    fn beneath_server(self, path: &[u8]) -> Option<&[u8]> {
+        let (client, server) = (&*self.prefixes.client, &*self.prefixes.server);
+        let is_of_client = client.len() > server.len() && beneath(client, path).is_some();
+        beneath(server, path).filter(|_| !is_of_client)
     }
 
     /// Returns a cookie with the client's path, and without the server's host.
     fn cookie(self, cookie: &[u8]) -> Vec<u8> {
+        //= RFC 6265bis §4.1.3.2: a cookie whose name begins with `__Host-` has the path `/`, or browsers refuse it
+        let has_fixed_path =
+            cookie.trim_ascii_start().get(..7).is_some_and(|name| name.eq_ignore_ascii_case(b"__Host-"));
         let mut parts = cookie.split(|&b| b == b';');
         let mut changed = parts.next().unwrap_or_default().to_vec();
         for attribute in parts {
@@ -88,7 +94,7 @@ impl View<'_> {
                 continue;
             }
             changed.push(b';');
-            if name.eq_ignore_ascii_case(b"path") && value.starts_with(b"/") {
+            if name.eq_ignore_ascii_case(b"path") && value.starts_with(b"/") && !has_fixed_path {
                 changed.extend_from_slice(b" Path=");
                 changed.extend_from_slice(&self.path_of_cookie(value));
             } else {
@@ -100,7 +106,7 @@ impl View<'_> {
 
     /// Returns the path of a cookie at the client. One of more than what this route forwards is kept.
     fn path_of_cookie(self, path: &[u8]) -> Vec<u8> {
-        let mapped = self.beneath(path).map(|rest| [&self.prefixes.client, rest].concat());
+        let mapped = self.beneath_server(path).map(|rest| [&self.prefixes.client, rest].concat());
         match mapped {
             Some(mapped) if mapped.is_empty() => b"/".to_vec(),
             mapped => mapped.unwrap_or_else(|| path.to_vec()),
@@ -114,6 +120,13 @@ impl View<'_> {
         let host = host.iter().rposition(|&b| b == b':').map_or(host, |colon| &host[..colon]);
         host.eq_ignore_ascii_case(domain)
     }
+}
+
+/// Returns what follows a prefix in a path, with or without a query.
+fn beneath<'p>(prefix: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    let rest = path.strip_prefix(prefix)?;
+    let is_boundary = prefix.is_empty() || matches!(rest.first(), None | Some(b'/' | b'?' | b'#'));
+    is_boundary.then_some(rest)
 }
 
 fn strip_scheme(url: &[u8]) -> Option<&[u8]> {
@@ -155,7 +168,18 @@ mod tests {
             ("", "http://other.example/x", "http://other.example/x"),
             ("", "//other.example/x", "//other.example/x"),
             ("", "next", "next"),
+            ("", "//10.0.0.5:3000/login", "/login"),
+            ("/api", "//10.0.0.5:3000/login", "/api/login"),
             ("/api", "/login", "/api/login"),
+            // An application that knows its public address.
+            ("/api", "/api/login", "/api/login"),
+            ("/api", "/api?q", "/api?q"),
+            ("/api", "http://example.com/api/login", "/api/login"),
+            ("/api", "/apis", "/api/apis"),
+            ("/api /v1", "/api/login", "/api/login"),
+            ("/api/v1 /api", "/api/v1/x", "/api/v1/x"),
+            ("/api/v1 /api", "/api/x", "/api/v1/x"),
+            ("/api /api/v1", "/api/v1/x", "/api/x"),
             ("/api", "http://10.0.0.5:3000", "/api/"),
             ("/api", "http://10.0.0.5:30001/", "http://10.0.0.5:30001/"),
             ("/api", "../x", "../x"),
@@ -181,6 +205,11 @@ mod tests {
         for (cookie, expected) in [
             ("a=b", "a=b"),
             ("a=b; Path=/", "a=b; Path=/api/"),
+            ("__Host-a=b; Path=/; Secure", "__Host-a=b; Path=/; Secure"),
+            ("__host-a=b; Path=/", "__host-a=b; Path=/"),
+            ("__Secure-a=b; Path=/", "__Secure-a=b; Path=/api/"),
+            ("a=b; Path=/api/x", "a=b; Path=/api/x"),
+            ("a=b; Path=/api", "a=b; Path=/api"),
             ("a=b;path=/x ;Secure", "a=b; Path=/api/x;Secure"),
             ("a=b; Domain=10.0.0.5; HttpOnly", "a=b; HttpOnly"),
             ("a=b; Domain=example.com", "a=b; Domain=example.com"),

@@ -1,12 +1,13 @@
 //! A group of servers and its state, which all workers share: a few atomic numbers for each server.
 
 use super::balance::{self, Candidate, Random, Turns, WEIGHT_UNIT};
-use super::capacity::{Entered, NoPlace, Places, WaitQueue};
+use super::capacity::{Entered, Places};
 use super::failure_history::Failure;
 use super::health::{Availability, CheckResult, GroupHealth};
 use super::retry_budget;
 use super::rules::{Balance, HashKey, ServerRules, UpstreamRules};
 use super::sticky::{StickyCookie, cookie};
+use super::wait_queue::{Acceptable, NoPlace, WaitQueue};
 use selvedge::Request;
 use std::fmt;
 use std::net::IpAddr;
@@ -48,47 +49,6 @@ struct ServerState {
     failures: AtomicU64,
 }
 
-/// A change of the state of a server, for the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UpstreamEvent<'a> {
-    /// The name of the group.
-    pub(crate) group: &'a str,
-    /// The name of the server.
-    pub(crate) server: &'a str,
-    /// What happened.
-    pub(crate) change: ServerChange<'a>,
-}
-
-/// What happened to a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ServerChange<'a> {
-    /// Failed requests took it out of use for this time.
-    TakenOut { time: Duration, reason: &'a str },
-    /// A request to it succeeded, so it is in use again.
-    Returned,
-    /// It failed a check, and gets no requests.
-    CheckFailed { reason: &'a str },
-    /// It passed a check after a failed one.
-    CheckPassed,
-}
-
-impl fmt::Display for UpstreamEvent<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { group, server, change } = self;
-        match change {
-            ServerChange::TakenOut { time, reason } => {
-                write!(f, "{server} of {group} gets no requests for {time:?}: {reason}")
-            }
-            ServerChange::Returned => write!(f, "{server} of {group} is in use again"),
-            ServerChange::CheckFailed { reason } => write!(f, "{server} of {group} failed its health check: {reason}"),
-            ServerChange::CheckPassed => write!(f, "{server} of {group} passed its health check"),
-        }
-    }
-}
-
-/// Receives the changes of the servers of a group, on any thread. It must not block.
-pub(crate) type UpstreamObserver = Arc<dyn Fn(&UpstreamEvent<'_>) + Send + Sync>;
-
 /// Which server a request prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Preference {
@@ -126,6 +86,8 @@ pub(super) enum NoServer {
     Full(NoPlace),
     /// Every server has been tried.
     AllTried,
+    /// Every server fails its checks.
+    AllFailChecks,
 }
 
 /// The result of one attempt to get a place.
@@ -286,19 +248,25 @@ impl Upstream {
         tried: &[usize],
     ) -> Result<Place, NoServer> {
         let try_enter = |preference| self.enter(preference, &mut chooser.borrow_mut(), tried);
-        let full_server = if self.queue.is_used() && !matches!(preference, Preference::Server(_)) {
-            None
+        let own = self.own_server(preference, tried);
+        let full_server = if own.map_or(&self.queue, |server| &self.servers[server].queue).is_used() {
+            own
         } else {
             match try_enter(preference) {
                 Attempt::Entered(server, entered) => return Ok(self.place_at(server, entered)),
-                Attempt::AllTried => return Err(NoServer::AllTried),
+                Attempt::AllTried => return Err(self.no_server()),
                 Attempt::Full(server) => server,
             }
         };
         let queue = full_server.map_or(&self.queue, |server| &self.servers[server].queue);
-        let entered = queue.wait(&self.rules.capacity, || match try_enter(preference) {
+        if self.has_place(full_server) {
+            // A limit rose, or a server returned, and requests wait.
+            queue.wake_one();
+        }
+        let acceptable = if tried.is_empty() { Acceptable::AnyServer } else { Acceptable::OtherServers };
+        let entered = queue.wait(&self.rules.capacity, acceptable, || match try_enter(preference) {
             Attempt::Entered(server, entered) => Some(Ok(self.place_at(server, entered))),
-            Attempt::AllTried => Some(Err(NoServer::AllTried)),
+            Attempt::AllTried => Some(Err(self.no_server())),
             Attempt::Full(_) => None,
         });
         let place = entered.await.map_err(NoServer::Full)?;
@@ -307,6 +275,21 @@ impl Upstream {
             queue.wake_one();
         }
         place
+    }
+
+    /// Returns why no server is left.
+    fn no_server(&self) -> NoServer {
+        match (0..self.servers.len()).all(|server| self.health.fails_check(server)) {
+            true => NoServer::AllFailChecks,
+            false => NoServer::AllTried,
+        }
+    }
+
+    /// Returns the only server that takes a request with this preference, as long as it is in use.
+    fn own_server(&self, preference: Preference, tried: &[usize]) -> Option<usize> {
+        let Preference::Server(server) = preference else { return None };
+        let is_usable = self.health.availability(server, self.now()) == Availability::InUse && !tried.contains(&server);
+        is_usable.then_some(server)
     }
 
     /// Whether this server, or one of all, is in use and not full.
@@ -343,6 +326,7 @@ impl Upstream {
             let availability = self.health.availability(index, now);
             let is_usable = match availability {
                 _ if tried.contains(&index) => false,
+                _ if self.health.fails_check(index) => false,
                 _ if ignores_health => true,
                 Availability::InUse => true,
                 Availability::Trial => self.servers[index].places.at_work() == 0,
@@ -447,8 +431,10 @@ impl Upstream {
     }
 }
 
+mod event;
 mod status;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use event::{ServerChange, UpstreamEvent, UpstreamObserver};
 pub(crate) use status::{ServerCondition, ServerStatus};

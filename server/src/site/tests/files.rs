@@ -182,6 +182,15 @@ fn encoded_slash_is_data_or_a_separator() {
     assert_eq!(separator.get("/@scope%2fpkg").status_and_text(), (200, "{}"));
     assert_eq!(separator.get("/p%2Fs").status, 403, "a rule sees what files see");
     assert_eq!(separator.get("/one/group%2Fname").status, 404);
+    let rules = SiteRules { encoded_slash_of_files: EncodedSlash::Separator, ..site("*", routes()) };
+    let of_files = TestServer::new(vec![rules]);
+    for _ in 0..2 {
+        assert_eq!(of_files.get("/@scope%2fpkg").status_and_text(), (200, "{}"));
+        assert_eq!(of_files.get("/@scope%2fpkg/index.json").status_and_text(), (200, "{}"));
+        assert_eq!(of_files.get("/p%2Fs").status, 404, "a file of another route");
+        assert_eq!(of_files.get("/one/group%2Fname").status_and_text(), (200, "group%2Fname"));
+        assert_eq!(of_files.get("/@scope%252fpkg").status, 404, "a percent sign of a name");
+    }
 }
 
 #[test]

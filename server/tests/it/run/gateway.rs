@@ -6,6 +6,7 @@ use crate::support::configured::Folder;
 use crate::support::program::Program;
 use crate::support::script_server::{AfterResponse, Script, ScriptServer, record};
 use crate::support::wait::wait_until;
+use std::os::unix::fs::PermissionsExt;
 
 const OUTPUT: u8 = 6;
 const ERROR: u8 = 7;
@@ -72,6 +73,31 @@ fn complete_responses_arrive_in_any_parts() {
     wait_until("the messages are logged", || {
         (folder.lines("error.log").iter().filter(is_warning).count() == 4).then_some(())
     });
+    program.stop();
+}
+
+#[test]
+fn a_rewrite_sets_the_query_of_a_script() {
+    let server = ScriptServer::fastcgi();
+    let routes = "route \"/product/{id}\" { rewrite \"/app/?product={id}\"; }
+        route \"/app/*\" { when { query \"product\" \"a&b\"; }; fastcgi \"ADDRESS\"; }";
+    let (folder, program) = serve(&server, routes);
+    server.respond(Script {
+        pieces: vec![[record(OUTPUT, HEAD, 0), record(OUTPUT, b"hello", 0), end(0)].concat()],
+        after: AfterResponse::Close,
+    });
+    assert_eq!(program.connect().request("GET", "/product/a%26b?c=d", "").text(), "hello");
+    let variables = server.request().variables;
+    for (name, expected) in
+        [("QUERY_STRING", "product=a%26b&c=d"), ("REQUEST_URI", "/product/a%26b?c=d"), ("PATH_INFO", "/")]
+    {
+        assert_eq!(variables.get(name).map(String::as_str), Some(expected), "{name}");
+    }
+    // The condition of the route compares the new query.
+    assert_eq!(program.connect().request("GET", "/product/other?product=a%26b", "").status, 200);
+    assert_eq!(server.request().variables["QUERY_STRING"], "product=other&product=a%26b");
+    assert_eq!(program.connect().request("GET", "/product/other", "").status, 404);
+    drop(folder);
     program.stop();
 }
 
@@ -260,8 +286,7 @@ fn a_path_of_php_leads_to_a_script_a_file_or_the_front_controller() {
 #[test]
 fn a_path_of_a_script_is_that_of_its_route_however_it_is_read() {
     let server = ScriptServer::fastcgi();
-    let routes =
-        "route \"/admin/*\" { deny; }\n    route \"/open/*\" { fastcgi \"ADDRESS\"; }\n    route \"/*\" { deny 410; }";
+    let routes = "route \"/admin/*\" { deny; }\n    route \"/open/*\" { fastcgi \"ADDRESS\"; }\n    route \"/*\" { deny status=410; }";
     let (_folder, program) = serve(&server, routes);
     let get = |path: &str| program.connect().request("GET", path, "Connection: close").status;
     for path in ["/open/a%2Fb", "/open//a", "/open/a%5Cb"] {
@@ -294,6 +319,33 @@ fn a_trusted_proxy_names_the_client_and_its_scheme() {
         let request = server.request();
         let get = |name: &str| request.variables.get(name).map(String::as_str);
         assert_eq!((get("REMOTE_ADDR"), get("HTTPS")), (Some(address), https), "{trusted}");
+        let port = program.address().port().to_string();
+        assert_eq!((get("SERVER_ADDR"), get("SERVER_PORT")), (Some("127.0.0.1"), Some(&*port)), "of the connection");
         program.stop();
     }
+}
+
+#[test]
+fn programs_can_be_started_after_one_has_ended_its_parent() {
+    // Programs never run as root.
+    let user = if rustix::process::geteuid().is_root() { " user=\"nobody\"" } else { "" };
+    let folder = Folder::new(&format!("site \"*\" {{\n    route \"/cgi/*\" {{ cgi \"cgi\"{user}; }}\n}}\n"));
+    for (name, text) in [
+        ("end", "kill -9 $PPID; exec sleep 100"),
+        ("work", "printf 'Content-Type: text/plain\\nContent-Length: 4\\n\\nwell'"),
+    ] {
+        folder.write(&format!("cgi/{name}"), &format!("#!/bin/sh\n{text}\n"));
+        let file = folder.path(&format!("cgi/{name}"));
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).expect("it is a file of this test");
+    }
+    let program = folder.serve();
+    let get = |path: &str| program.connect().request("GET", path, "Connection: close");
+    for _ in 0..2 {
+        assert_eq!(get("/cgi/work").text(), "well");
+        assert_eq!(get("/cgi/end").status, 502);
+    }
+    assert_eq!(get("/cgi/work").text(), "well");
+    let lines = || program.standard_error().matches("was killed by signal 9; it is started again").count();
+    wait_until("both ends are reported", || (lines() == 2).then_some(()));
+    program.stop();
 }

@@ -1,5 +1,6 @@
 //! `selvedge run`: a configuration in its own folder.
 
+mod changed_access;
 mod configurations;
 mod example;
 mod gateway;

@@ -4,6 +4,7 @@ use crate::support::backend::Backend;
 use crate::support::client::Client;
 use crate::support::configured::{Folder, get};
 use crate::support::program::{Program, run_to_exit, selvedge_command};
+use crate::support::script_server::{AfterResponse, Script, ScriptServer, record};
 use crate::support::wait::wait_until;
 use rustix::process::Signal;
 
@@ -109,7 +110,13 @@ fn a_reload_closes_no_stream_of_a_route_that_did_not_change() {
 
 #[test]
 fn a_header_of_a_trusted_proxy_names_the_client() {
-    let text = "trusted-proxies \"127.0.0.1\"\nsite \"*\" {\n    route \"/*\" { respond 200 \"{client}\"; }\n}\n";
+    let script = ScriptServer::fastcgi();
+    let received = "Content-Type: text/plain\nContent-Length: 5\n\nhello";
+    let response = [record(6, received.as_bytes(), 0), record(3, &[0; 8], 0)].concat();
+    script.respond(Script { pieces: vec![response], after: AfterResponse::Close });
+    let route = format!("route \"/script\" {{ fastcgi \"{}\"; }}", script.address());
+    let respond = "route \"/*\" { respond 200 \"{client}\"; }";
+    let text = format!("trusted-proxies \"127.0.0.1\"\nsite \"*\" {{\n    {route}\n    {respond}\n}}\n");
     let folder = Folder::new("");
     let listen = "listen \"127.0.0.1:0\" proxy-protocol=#true\n";
     folder.write("selvedge.kdl", &format!("{listen}{text}"));
@@ -120,6 +127,11 @@ fn a_header_of_a_trusted_proxy_names_the_client() {
     assert_eq!(client.receive("GET").expect("it is complete").text(), "192.0.2.7");
     client.send(request);
     assert_eq!(client.receive("GET").expect("it is complete").text(), "192.0.2.7", "for the whole connection");
+    client.send("GET /script HTTP/1.1\r\nHost: a:1234\r\n\r\n");
+    assert_eq!(client.receive("GET").expect("it is complete").text(), "hello");
+    let variables = script.request().variables;
+    let server = ["SERVER_ADDR", "SERVER_PORT"].map(|name| variables.get(name).map(String::as_str));
+    assert_eq!(server, [Some("192.0.2.1"), Some("80")], "those of the header, whatever Host has");
     let mut without = program.connect();
     without.send(request);
     without.assert_closed();

@@ -229,8 +229,19 @@ fn client_certificates_are_required_by_their_site_only() {
     let (own, foreign) = (clients.certificate(&["alice"]), authority.certificate(&["mallory"]));
     let with = |own| TlsClient::with_certificate(&authority, own);
     assert!(get_from(&program, &with(Some(&own)), "a.test").text.ends_with("a.test https"));
-    for invalid in [None, Some(&foreign)] {
+    let expired = clients.expired_certificate("alice");
+    for (invalid, reason) in [
+        (None, "none was sent"),
+        // The other authority has the name of the right one.
+        (Some(&foreign), "its signature is wrong"),
+        (Some(&expired), "it has expired"),
+    ] {
         assert!(with(invalid).get(program.https_address(), ("a.test", "a.test"), "/").is_err());
+        let expected = format!("warn ClientCertificateInvalid: the client certificate was refused: {reason}");
+        wait_until("the reason is logged", || {
+            let is_logged = |line: &String| line.contains(&expected) && line.contains("peer=127.0.0.1:");
+            folder.lines("error.log").iter().any(is_logged).then_some(())
+        });
     }
     // The handshake of another site does not open this one, and a ticket of the other neither.
     let client = with(None);

@@ -131,3 +131,45 @@ fn responses_of_applications_are_compressed_unless_they_may_have_secrets() {
         assert_eq!((response.text(), response.field("content-encoding")), (whole.text(), None), "{path}");
     }
 }
+
+#[test]
+fn fields_of_the_site_forbid_codings_of_files() {
+    let digest = "header \"Content-Digest\" \"sha-256=:RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=:\"";
+    let configured = Folder::new(&format!(
+        "site \"*\" {{\n    root \"www\"\n    compress #true\n    cache-control \"*.js\" \"no-transform, max-age=60\"\n    \
+         route \"/raw/*\" {{ files; header \"Cache-Control\" \"no-transform\"; }}\n    \
+         route \"/host/*\" {{ files; header \"Cache-Control\" \"no-transform\"; header \"X-Host\" \"{{host}}\"; }}\n    \
+         route \"/sum/*\" {{ files; {digest}; }}\n    route \"/page/*\" {{ files fallback=\"/app.js\"; }}\n}}\n"
+    ));
+    for name in ["a.css", "app.js", "raw/a.css", "host/a.css", "sum/a.css"] {
+        configured.write(&format!("www/{name}"), &text(4_000));
+        configured.write(&format!("www/{name}.gz"), "precompressed");
+    }
+    let program = configured.serve();
+    let mut client = program.connect();
+    // At first from the disk, later from the cache.
+    for round in 0..40 {
+        for (target, zstd, gzip) in [
+            ("/a.css", Some("zstd"), Some("gzip")),
+            ("/app.js", None, Some("gzip")),
+            ("/page/none", None, Some("gzip")),
+            ("/raw/a.css", None, Some("gzip")),
+            ("/host/a.css", None, Some("gzip")),
+            ("/sum/a.css", None, None),
+        ] {
+            for (accepted, expected) in [("zstd", zstd), ("gzip", gzip), ("zstd, gzip;q=0.5", zstd.or(gzip))] {
+                let lines = format!("Accept-Encoding: {accepted}\nSec-Fetch-Mode: navigate");
+                let response = client.get_with(target, &lines);
+                let coding = response.field("content-encoding");
+                assert_eq!((response.status, coding), (200, expected), "{target} {accepted} {round}");
+                assert!(coding.is_some() || response.text() == text(4_000), "{target}");
+            }
+        }
+        if round == 20 {
+            wait_until("the files are cached", || {
+                let changed = std::fs::metadata(configured.path("www/sum/a.css.gz")).ok()?.modified().ok()?;
+                (changed.elapsed().ok()? > Duration::from_millis(200)).then_some(())
+            });
+        }
+    }
+}

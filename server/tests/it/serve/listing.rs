@@ -99,13 +99,19 @@ fn a_page_escapes_names() {
     {
         assert!(!page.contains(harm), "{harm}");
     }
-    for hidden in [".hidden", ".git", "fifo", "dangling", "outside", "break"] {
+    for hidden in [".hidden", ".git", "fifo", "dangling", "outside", "line\nbreak"] {
         assert!(!page.contains(hidden), "{hidden}");
     }
+    // A name with a control character is no path (400), but its file is not hidden.
+    assert!(page.contains("<a href=\"./line%0Abreak\">line\\nbreak</a>"), "{page}");
     // Each link leads to the named file.
     let mut seen = 0;
     for link in links(&page).iter().filter(|link| link.starts_with("./")) {
         let response = client.get(&format!("/d/{}", &link[2..]));
+        if link == "./line%0Abreak" {
+            assert_eq!(response.status, 400, "{link}");
+            continue;
+        }
         assert_eq!(response.status, 200, "{link}");
         seen += 1;
         assert!(link.ends_with('/') || response.text().is_empty() || NAMES.contains(&response.text()), "{link}");
@@ -180,7 +186,7 @@ fn json_has_a_fixed_structure() {
     let mut found = names(&listing);
     assert_eq!(found.remove(0), "sub & sub");
     found.sort_unstable();
-    let mut expected = [&NAMES[..], &["back\\slash", "\u{fffd}\u{fffd}.txt"]].concat();
+    let mut expected = [&NAMES[..], &["back\\slash", "line\nbreak", "\u{fffd}\u{fffd}.txt"]].concat();
     expected.sort_unstable();
     assert_eq!(found, expected);
     let entries = listing["entries"].as_array().unwrap();
@@ -195,6 +201,8 @@ fn json_has_a_fixed_structure() {
     assert_eq!(file["modified"], "1994-11-06T08:49:37Z");
     let bytes = entries.iter().find(|entry| entry["name"] == "\u{fffd}\u{fffd}.txt").unwrap();
     assert_eq!(bytes["href"], "%FF%FE.txt", "a name that is no text has its encoded form");
+    let broken = entries.iter().find(|entry| entry["name"] == "line\nbreak").unwrap();
+    assert_eq!(broken["href"], "line%0Abreak");
     assert_eq!(json(&mut client, "/")["path"], "/");
 }
 

@@ -1,6 +1,7 @@
 //! Request paths: each has its response, and none leads out of the root.
 
 use crate::support::client::Response;
+use crate::support::configured::Folder;
 use crate::support::program::Program;
 use crate::support::tree::Tree;
 use std::os::unix::ffi::OsStrExt;
@@ -255,5 +256,45 @@ fn error_pages_are_small_and_do_not_echo_the_request() {
         assert!(!page.contains("<script") && !page.contains("%3C") && !page.contains("a.txt"), "{page}");
         // An error page is not a representation of the file, so it has none of the file's validators.
         assert_eq!((response.field("etag"), response.field("last-modified")), (None, None));
+    }
+}
+
+#[test]
+fn refused_heads_and_replaced_pages_are_json_for_clients_that_prefer_it() {
+    let configured = Folder::new(
+        "limits { request-line-bytes-max \"200B\"; head-bytes-max \"400B\"; }\n\
+         site \"*\" { root \"www\"; error-page 404 \"/lost.html\"; }\n",
+    );
+    configured.write("www/lost.html", "lost");
+    let program = configured.serve();
+    let long = "x".repeat(300);
+    for (head, status) in [
+        (format!("GET /{long} HTTP/1.1\r\nHost: a\r\nACCEPT-LINE\r\n"), 414),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nACCEPT-LINE\r\nX: {long}{long}\r\n"), 431),
+        ("GET / HTTP/1.1\r\nHost: a\r\nExpect: more\r\nACCEPT-LINE\r\n".to_owned(), 417),
+        ("GET / HTTP/3.0\r\nHost: a\r\nACCEPT-LINE\r\n".to_owned(), 505),
+        ("GET / HTTP/1.1\r\nACCEPT-LINE\r\n".to_owned(), 400),
+        ("GET /none HTTP/1.1\r\nHost: a\r\nACCEPT-LINE\r\n".to_owned(), 404),
+    ] {
+        for (accept, is_json) in
+            [("Accept: application/json", true), ("Accept: text/html, application/json;q=0.9", false), ("X: y", false)]
+        {
+            let mut client = program.connect();
+            // The first request of a connection may be that of HTTP/2.
+            assert_eq!(client.get("/lost.html").status, 200);
+            client.send(format!("{}\r\n", head.replace("ACCEPT-LINE", accept)));
+            let response = client.receive("GET").expect("a response");
+            assert_eq!(response.status, status, "{head}");
+            if is_json {
+                assert_eq!(response.field("content-type"), Some("application/problem+json"), "{status}");
+                let problem: serde_json::Value = serde_json::from_slice(&response.content).expect("JSON");
+                assert_eq!((&problem["status"], &problem["type"]), (&status.into(), &"about:blank".into()));
+                assert!(problem["title"].as_str().is_some_and(|title| !title.is_empty()), "{problem}");
+            } else {
+                assert_eq!(response.field("content-type"), Some("text/html; charset=utf-8"), "{status} {accept}");
+            }
+            let varies = response.field("vary").is_some_and(|vary| vary.contains("accept"));
+            assert!(varies || status != 404, "another client gets another page");
+        }
     }
 }

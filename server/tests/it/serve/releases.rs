@@ -10,9 +10,17 @@ use std::time::Duration;
 
 /// Sizes of files in memory, of open files, and of files that are hashed after the first response.
 const SIZES: [usize; 3] = [12, 100_000, 17 << 20];
-/// Fixed times of build tools: zero, Nix, Cloud Native Buildpacks, npm, and a SOURCE_DATE_EPOCH.
-const TIMES: [(u64, bool); 5] =
-    [(0, false), (1, false), (315_532_801, false), (499_162_500, false), (1_700_000_000, true)];
+/// Fixed times of build tools: zero, Nix, Cloud Native Buildpacks, npm, Bazel, and those of a SOURCE_DATE_EPOCH.
+const TIMES: [(u64, bool); 8] = [
+    (0, false),
+    (1, false),
+    (315_532_801, false),
+    (499_162_500, false),
+    (946_684_800, false),
+    (1_262_304_000, false),
+    (1_262_304_001, true),
+    (1_700_000_000, true),
+];
 
 /// Returns the tag of a file, once it is known.
 fn tag(program: &Program, target: &str) -> String {
@@ -255,6 +263,32 @@ fn precompressed_files_with_cut_times_are_sent_and_old_ones_are_logged_once() {
     let exit = program.stop();
     let lines: Vec<_> = exit.err.lines().filter(|line| line.contains("the .gz file is older")).collect();
     assert!(matches!(lines[..], [line] if line.contains(" info ") && line.contains("/old.css")), "{}", exit.err);
+}
+
+#[test]
+fn each_outdated_precompressed_file_is_named_once() {
+    let tree = Tree::new();
+    let names: Vec<_> = (0..6).map(|number| format!("stale-{number}.css")).collect();
+    for name in &names {
+        tree.write(name, "original");
+        for suffix in [".br", ".gz"] {
+            tree.write(format!("{name}{suffix}"), "compressed");
+            tree.set_modified(&format!("{name}{suffix}"), Duration::from_secs(1_600_000_000));
+        }
+    }
+    let program = Program::serve(&tree);
+    let mut client = program.connect();
+    // All within a second, so that lines of one reason would be counted together.
+    for name in names.iter().cycle().take(names.len() * 4) {
+        let response = client.get_with(&format!("/{name}"), "Accept-Encoding: br, gzip");
+        assert_eq!((response.text(), response.field("content-encoding")), ("original", None));
+    }
+    let exit = program.stop();
+    for name in &names {
+        let of_file = |line: &&str| line.contains(name.as_str());
+        let lines: Vec<_> = exit.err.lines().filter(of_file).collect();
+        assert!(matches!(lines[..], [line] if line.contains("the .br and .gz files are older")), "{}", exit.err);
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! A client with TLS, and certificates for tests.
 
 use super::wait::WAIT_TIMEOUT;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair, date_time_ymd,
+};
 use selvedge::tls::rustls::pki_types::pem::PemObject;
 use selvedge::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use selvedge::tls::rustls::{self, ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
@@ -31,16 +33,31 @@ impl Authority {
 
     /// Makes a certificate and its key for a subject, as PEM texts.
     pub(crate) fn certificate_of(&self, common_name: &str) -> (String, String) {
+        self.sign(params_of(common_name))
+    }
+
+    /// Makes a certificate for a subject that has expired.
+    pub(crate) fn expired_certificate(&self, common_name: &str) -> (String, String) {
+        let mut params = params_of(common_name);
+        (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
+        self.sign(params)
+    }
+
+    fn sign(&self, params: CertificateParams) -> (String, String) {
         let key = KeyPair::generate().expect("the system has random numbers");
-        let mut params = CertificateParams::new(vec![]).expect("no name is valid");
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, common_name);
         (params.signed_by(&key, &self.0).expect("the key signs").pem(), key.serialize_pem())
     }
 
     pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
+}
+
+fn params_of(common_name: &str) -> CertificateParams {
+    let mut params = CertificateParams::new(vec![]).expect("no name is valid");
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params
 }
 
 /// A client that trusts one authority and resumes its sessions.

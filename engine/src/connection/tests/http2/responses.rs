@@ -373,3 +373,20 @@ fn a_response_that_closes_the_connection_is_followed_by_the_others() {
         assert_eq!(client.reported().len(), 2);
     });
 }
+
+#[test]
+fn a_refused_head_gets_json_where_the_client_prefers_it() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let mut client = Http2Client::connect(&server).await;
+        let fields = |accept| [&[("accept", accept)][..], &[("a", "b"); 200]].concat();
+        let json = client.request(LAST, "GET", "/ok", &fields("application/json"));
+        let page = client.request(LAST, "GET", "/ok", &fields("text/html"));
+        client.send().await;
+        for (stream, kind) in [(json, "application/problem+json"), (page, "text/html; charset=utf-8")] {
+            let response = client.response(stream);
+            assert_eq!((response.status, response.field("content-type")), (431, Some(kind)));
+        }
+        assert!(client.response(json).text().contains("\"status\":431"));
+    });
+}

@@ -3,7 +3,10 @@ use crate::site::proxy::address_cell::AddressCell;
 use crate::site::proxy::rules::{AdaptiveMode, CapacityRules, FailureRules};
 use selvedge::client::{ClientTimeouts, Protocol};
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::num::{NonZeroU16, NonZeroU32};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
 fn group(count: usize, requests_max: u32) -> Arc<Upstream> {
     let requests_max = NonZeroU32::new(requests_max);
@@ -78,6 +81,63 @@ async fn a_request_waits_for_any_server_until_the_queue_timeout() {
     assert_eq!(waited.unwrap_err(), NoServer::Full(NoPlace::TimedOut));
     let freed = places.pop().unwrap().server;
     assert_eq!(upstream.place(Preference::Hash(7), &chooser, &[]).await.unwrap().server, freed);
+}
+
+/// Polls a future once.
+async fn is_pending(future: &mut Pin<&mut impl Future>) -> bool {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_get_places_in_order_of_arrival() {
+    for preference in [Preference::LeastLoaded, Preference::Server(0)] {
+        let (upstream, chooser) = (group(1, 1), chooser());
+        let place = || upstream.place(preference, &chooser, &[]);
+        let first = place().await.unwrap();
+        let (mut second, mut third, mut fourth) = (pin!(place()), pin!(place()), pin!(place()));
+        assert!(is_pending(&mut second).await && is_pending(&mut third).await);
+        // The place belongs to the request that waits, although that one has not noticed it.
+        drop(first);
+        assert!(is_pending(&mut fourth).await && is_pending(&mut third).await, "{preference:?}");
+        // Something else has taken it when the request notices. The request keeps its turn.
+        let places = &upstream.servers[0].places;
+        assert!(places.enter().is_some());
+        assert!(is_pending(&mut second).await);
+        places.leave();
+        let _ = upstream.servers[0].queue.wake_one() || upstream.queue.wake_one();
+        assert!(is_pending(&mut third).await && is_pending(&mut fourth).await, "{preference:?}");
+        drop(second.await.unwrap());
+        drop(third.await.unwrap());
+        fourth.await.unwrap();
+        assert!(!upstream.queue.is_used() && !upstream.servers[0].queue.is_used());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_leaves_passes_its_turn_on() {
+    let (upstream, chooser) = (group(1, 1), chooser());
+    let place = || upstream.place(Preference::LeastLoaded, &chooser, &[]);
+    let first = place().await.unwrap();
+    let (mut second, mut third) = (Box::pin(place()), pin!(place()));
+    assert!(is_pending(&mut second.as_mut()).await && is_pending(&mut third).await);
+    drop(first);
+    drop(second);
+    assert_eq!(third.await.unwrap().server, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repetition_does_not_hold_up_requests_for_the_server_that_it_has_tried() {
+    let (upstream, chooser) = (group(2, 1), chooser());
+    let at = |server| upstream.place(Preference::Server(server), &chooser, &[]);
+    let (first, second) = (at(0).await.unwrap(), at(1).await.unwrap());
+    let mut repeated = pin!(upstream.place(Preference::LeastLoaded, &chooser, &[0]));
+    let mut next = pin!(upstream.place(Preference::LeastLoaded, &chooser, &[]));
+    assert!(is_pending(&mut repeated).await && is_pending(&mut next).await);
+    drop(first);
+    assert!(is_pending(&mut repeated).await);
+    assert_eq!(next.await.unwrap().server, 0);
+    drop(second);
+    assert_eq!(repeated.await.unwrap().server, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -156,6 +156,43 @@ fn health_checks_take_servers_out_and_return_them() {
     is_well.store(true, Ordering::Relaxed);
     until("a check passes", || events.lock().unwrap().len() == 2);
     assert!((0..6).any(|_| server.get("/").content == "checked"));
-    let events = events.lock().unwrap();
+    let events = events.lock().unwrap().clone();
     assert!(events[0].contains("failed its health check: status 503") && events[1].contains("passed"), "{events:?}");
+}
+
+#[test]
+fn requests_get_503_if_all_servers_fail_their_checks() {
+    let is_well = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let states = [is_well.clone(), is_well.clone()];
+    let upstreams = states.map(|state| {
+        TestUpstream::new(move |mut received| {
+            let is_check = received.text.starts_with("GET /healthz ");
+            received.respond(if !is_check || state.load(Ordering::Relaxed) { 200 } else { 500 }, "", "");
+            Then::Continue
+        })
+    });
+    for addresses in [&[upstreams[0].address][..], &[upstreams[0].address, upstreams[1].address]] {
+        is_well.store(false, Ordering::Relaxed);
+        let check = HealthCheck {
+            path: "/healthz".into(),
+            host: None,
+            every: Duration::from_millis(20),
+            timeout: Duration::from_secs(5),
+            expect: 200..=299,
+        };
+        let rules = rules(UpstreamRules { check: Some(check), ..group(addresses) });
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let seen = events.clone();
+        rules.upstream.set_observer(Arc::new(move |event| seen.lock().unwrap().push(event.to_string())));
+        let server = proxy(rules);
+        until("all checks fail", || events.lock().unwrap().len() == addresses.len());
+        let response = server.get("/");
+        assert_eq!(response.status, 503);
+        assert!(response.field("retry-after").is_some());
+        let logged = server.logged().upstream.unwrap();
+        assert!(logged.contains("all servers of the upstream fail their health checks"), "{logged}");
+        is_well.store(true, Ordering::Relaxed);
+        until("a check passes", || events.lock().unwrap().len() > addresses.len());
+        assert_eq!(server.get("/").status, 200);
+    }
 }

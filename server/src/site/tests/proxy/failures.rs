@@ -2,6 +2,7 @@
 
 use super::*;
 use selvedge::client::ClientTimeouts;
+use std::net::SocketAddr;
 
 /// Closes the connection without a response to the first requests, and responds to later ones.
 fn closes_first(count: usize) -> TestUpstream {
@@ -67,6 +68,44 @@ fn a_request_that_was_not_sent_goes_to_another_server() {
         assert_eq!(response.status_and_text(), (200, "alive"), "{number}");
     }
     assert_eq!(upstream.count(), 20);
+}
+
+#[test]
+fn a_websocket_goes_to_another_server_if_one_does_not_accept_it() {
+    // The preface of HTTP/2 ends like a head. The settings of this server have no extended CONNECT.
+    let without = TestUpstream::new(|mut received| {
+        received.send([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        received.await_close();
+        Then::Close
+    });
+    let with = TestUpstream::new(|mut received| {
+        received.send("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello");
+        received.await_close();
+        Then::Close
+    });
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    let group_of = |addresses: &[SocketAddr]| {
+        let mut group = group(addresses);
+        group.balance = Balance::RoundRobin;
+        group
+            .servers
+            .iter_mut()
+            .filter(|server| server.authority.as_ref() == without.address.to_string())
+            .for_each(|server| server.protocol = selvedge::client::Protocol::Http2);
+        proxy(rules(group))
+    };
+    let server = group_of(&[without.address, with.address]);
+    for number in 0..4 {
+        let text = read_until(&mut connect(&server, request), "hello");
+        assert!(text.starts_with("HTTP/1.1 101 "), "{number}: {text}");
+    }
+    assert_eq!((without.count(), with.count()), (1, 4), "one connection of HTTP/2 has told it");
+    // Without another server, the client gets an error after one try.
+    let alone = group_of(&[without.address]);
+    let text = read_until(&mut connect(&alone, request), "</html>\n");
+    assert!(text.starts_with("HTTP/1.1 502 "), "{text}");
+    assert_eq!(alone.logged().upstream.unwrap().split(' ').nth(1), Some("1"));
 }
 
 #[test]
@@ -183,4 +222,36 @@ fn requests_that_meet_the_end_of_idle_connections_need_no_budget_of_repetitions(
         assert!(read_until(client, "\r\n\r\nok").starts_with("HTTP/1.1 200 "));
     }
     assert_eq!(upstream.count(), 3 * AT_ONCE);
+}
+
+#[cfg(feature = "program")]
+#[test]
+fn the_reason_is_that_of_the_address_that_got_furthest() {
+    use selvedge::client::Address;
+    use selvedge::tls::{ClientTlsBuilder, RootCertificates, Verification};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let plain = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            let _ = stream.read(&mut [0; 1024]);
+        }
+    });
+    let tls = ClientTlsBuilder::new("localhost").roots(RootCertificates::System).verification(Verification::Skipped);
+    let tls = Arc::new(tls.build().unwrap());
+    let closed = closed_address();
+    for addresses in [[plain, closed], [closed, plain]] {
+        let mut group = group(&[plain]);
+        group.servers[0].tls = Some(tls.clone());
+        group.servers[0].addresses = Arc::new(AddressCell::new(addresses.map(Address::Tcp)));
+        let server = proxy(ProxyRules { proxy_status: ProxyStatus::On, ..rules(group) });
+        let response = server.get("/");
+        let error = response.field("proxy-status").unwrap();
+        assert!(response.status == 502 && error.contains("tls_protocol_error"), "{addresses:?}: {error}");
+        let logged = server.logged().upstream.unwrap();
+        let expected =
+            format!("TLS handshake: handshake failed: the upstream does not use TLS ({plain} of app, 2 tries)");
+        assert!(logged.contains(&expected), "{addresses:?}: {logged}");
+    }
 }

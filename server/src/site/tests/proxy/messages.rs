@@ -40,6 +40,8 @@ fn paths_are_kept_or_lose_their_prefix() {
     let kept = rules(group(&[upstream.address]));
     let stripped = ProxyRules { path: PathPolicy::PrefixStripped, ..kept.clone() };
     let replaced = ProxyRules { path: PathPolicy::Replaced(Template::parse_path("/v2/{1}").unwrap()), ..kept.clone() };
+    let with_query = Template::parse_path("/v2/{1}?from=proxy").unwrap();
+    let with_query = ProxyRules { path: PathPolicy::Replaced(with_query), ..kept.clone() };
     for (rules, target, expected) in [
         (&kept, "/api/%7Ea%20b?x=%2F", "/api/%7Ea%20b?x=%2F"),
         (&stripped, "/api/%7Ea%20b/?x", "/%7Ea%20b/?x"),
@@ -47,18 +49,29 @@ fn paths_are_kept_or_lose_their_prefix() {
         (&stripped, "/api/", "/"),
         (&replaced, "/api/a%20b", "/v2/a%20b"),
         (&replaced, "/api/%7Ea/%2Db?x", "/v2/%7Ea/%2Db?x"),
+        (&with_query, "/api/%7Ea?x", "/v2/%7Ea?from=proxy&x"),
     ] {
         let server = proxy_at("/api/*", rules.clone());
         assert_eq!(server.get(target).status, 200, "{target}");
         let request = upstream.requests().pop().unwrap();
         assert_eq!(request.split(' ').nth(1), Some(expected), "{target}");
     }
+    let rewrite = |target| Action::Rewrite(Template::parse_path(target).unwrap());
     let rewritten = TestServer::one(vec![
-        route("/old/*", Action::Rewrite(Template::parse_path("/api/{1}").unwrap())),
+        route("/old/*", rewrite("/api/{1}")),
+        route("/id/*", rewrite("/api/get?id={1}")),
+        route("/bare/*", rewrite("/api/get?")),
         route("/api/*", Action::Proxy(Arc::new(kept))),
     ]);
-    assert_eq!(rewritten.get("/old/a%20b?q").status, 200);
-    assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some("/api/a%20b?q"));
+    for (target, expected) in [
+        ("/old/a%20b?q", "/api/a%20b?q"),
+        ("/id/a%26b", "/api/get?id=a%26b"),
+        ("/id/7?q", "/api/get?id=7&q"),
+        ("/bare/x?q", "/api/get"),
+    ] {
+        assert_eq!(rewritten.get(target).status, 200, "{target}");
+        assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some(expected), "{target}");
+    }
     // The path of a route is judged before it is forwarded.
     let count = upstream.count();
     assert_eq!(rewritten.get("/api/../../x").status, 400);
@@ -130,6 +143,31 @@ fn only_trusted_proxies_extend_forwarding_fields() {
         TestServer::new(vec![site]).get_with("/", &["X-Forwarded-For: 192.0.2.7"]);
         let request = upstream.requests().pop().unwrap();
         assert!(request.contains(&format!("\r\nx-forwarded-for: {expected}\r\n")), "{request}");
+    }
+}
+
+#[test]
+fn the_client_that_was_found_is_sent_in_both_families() {
+    let upstream = TestUpstream::with_content("");
+    let of_x = ["X-Forwarded-For: 9.9.9.9", "X-Forwarded-Proto: https", "X-Forwarded-Host: pub.example"];
+    let of_forwarded = ["Forwarded: for=9.9.9.9;proto=https;host=pub.example", "X-Forwarded-For: 1.1.1.1"];
+    for (field, lines) in [(ForwardingField::XForwardedFor, &of_x[..]), (ForwardingField::Forwarded, &of_forwarded)] {
+        let mut rules = rules(group(&[upstream.address]));
+        rules.fields.forwarded = ForwardedFields::Both;
+        let mut site = site("*", vec![route("/*", Action::Proxy(Arc::new(rules)))]);
+        let networks = vec!["127.0.0.0/8".parse().unwrap()];
+        site.proxies = Some(TrustedProxies { networks, unix: UnixPeerTrust::Untrusted, field });
+        TestServer::new(vec![site]).get_with("/", lines);
+        let request = upstream.requests().pop().unwrap().to_ascii_lowercase();
+        for expected in [
+            "\r\nx-forwarded-for: 9.9.9.9, 127.0.0.1\r\n",
+            "\r\nx-forwarded-proto: https\r\n",
+            "\r\nx-forwarded-host: pub.example\r\n",
+            "\r\nforwarded: for=9.9.9.9",
+        ] {
+            assert!(request.contains(expected), "{field:?} {expected}: {request}");
+        }
+        assert!(!request.contains("1.1.1.1"), "{request}");
     }
 }
 
@@ -372,10 +410,11 @@ fn connections_begin_with_a_proxy_header_if_the_rules_demand_it() {
     let mut group = group(&[address]);
     group.servers[0].proxy_header = Some(ProxyHeaderVersion::V1);
     let server = proxy(rules(group));
-    assert_eq!(server.get("/").status, 204);
+    assert_eq!(server.request("GET", "/", "a.example:1234", &[]).status, 204);
+    let port = server.running.as_ref().unwrap().addresses()[0].port().to_string();
     let text = seen.lock().unwrap().clone();
     let (header, request) = text.split_once("\r\n").unwrap();
     let parts: Vec<&str> = header.split(' ').collect();
-    assert_eq!((parts[..4].join(" "), parts[5]), ("PROXY TCP4 127.0.0.1 0.0.0.0".to_owned(), "80"));
+    assert_eq!((parts[..4].join(" "), parts[5]), ("PROXY TCP4 127.0.0.1 127.0.0.1".to_owned(), &*port));
     assert!(parts[4].parse::<u16>().unwrap() > 0 && request.starts_with("GET / HTTP/1.1\r\n"));
 }
