@@ -202,6 +202,7 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// Adds a listener whose streams are no sockets of the engine.
     #[must_use]
     pub fn add_stream_listener(mut self, listener: impl StreamListener) -> Self {
+        self.addresses.extend(listener.local_addr());
         self.streams.push(StreamSource::new(listener));
         self
     }
@@ -281,7 +282,7 @@ impl<O: Observer + Clone + Send> Server<O> {
         Server { addresses, listeners, streams, workers, config, options, backend, observer }
     }
 
-    /// Returns the TCP addresses of the listeners.
+    /// Returns the TCP addresses of the listeners, and those that a [`StreamListener`] returns.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -289,7 +290,7 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// Returns the address of the first TCP listener, with the port that was taken for port 0.
     ///
     /// # Errors
-    /// If all listeners are Unix sockets.
+    /// If no listener has a TCP address, such as a Unix socket.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "no listener has a TCP address");
         self.addresses.first().copied().ok_or_else(none)

@@ -57,6 +57,10 @@ impl Observer for TracingObserver {
         }
     }
 
+    fn reports_panics(&self) -> bool {
+        true
+    }
+
     fn event(&self, event: &ServerEvent) {
         match event {
             ServerEvent::Panic { peer, message } => {

@@ -19,7 +19,17 @@ impl Observer for Counter {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
+
+    fn reports_panics(&self) -> bool {
+        true
+    }
 }
+
+/// Sees requests only.
+#[derive(Clone)]
+struct OnlyRequests;
+
+impl Observer for OnlyRequests {}
 
 async fn app(_: &mut Request) -> Response {
     panic!("the handler broke")
@@ -44,10 +54,13 @@ fn the_hook_gets_panics_that_no_observer_reports() {
     let running = server().serve(app).expect("threads start");
     request(running.addresses()[0]);
     assert_eq!(printed.load(Ordering::SeqCst), 1);
+    let running = server().observe(OnlyRequests).serve(app).expect("threads start");
+    request(running.addresses()[0]);
+    assert_eq!(printed.load(Ordering::SeqCst), 2);
     let observer = Counter::default();
     let running = server().observe(observer.clone()).serve(app).expect("threads start");
     request(running.addresses()[0]);
     running.handle().stop();
     running.join();
-    assert_eq!((printed.load(Ordering::SeqCst), observer.0.load(Ordering::SeqCst)), (1, 1));
+    assert_eq!((printed.load(Ordering::SeqCst), observer.0.load(Ordering::SeqCst)), (2, 1));
 }

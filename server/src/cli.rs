@@ -77,7 +77,8 @@ pub(crate) enum Command {
 pub(crate) fn command() -> clap::Command {
     let with_variables = |prefix: &'static str| {
         move |arg: clap::Arg| {
-            let Some(name) = arg.get_long() else { return arg };
+            // An argument without a dash has the name of its field, such as `dir`.
+            let name = arg.get_long().unwrap_or_else(|| arg.get_id().as_str());
             let variable = format!("{prefix}{}", name.replace('-', "_").to_ascii_uppercase());
             // The engine reads the variable of the driver, for all commands.
             if name == "driver" {

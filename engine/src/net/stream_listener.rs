@@ -54,9 +54,16 @@ use tokio::time::timeout;
 ///                     println!("{peer} is here");
 ///                     return (stream, peer);
 ///                 }
-///                 Err(error) => eprintln!("cannot accept: {error}"),
+///                 Err(error) => {
+///                     eprintln!("cannot accept: {error}");
+///                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+///                 }
 ///             }
 ///         }
+///     }
+///
+///     fn local_addr(&self) -> Option<SocketAddr> {
+///         self.0.local_addr().ok()
 ///     }
 /// }
 ///
@@ -65,6 +72,12 @@ use tokio::time::timeout;
 /// selvedge::serve_streams(listener, app.into_make_service()).await
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no listener with streams of its own",
+    label = "this does not implement `StreamListener`",
+    note = "a listening socket of the standard library or of tokio belongs to `selvedge::serve(listener, app)`",
+    note = "the type of an `axum::serve::Listener` implements `StreamListener` by its method `accept`"
+)]
 pub trait StreamListener: Send + 'static {
     /// A connection to a client.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
@@ -72,6 +85,11 @@ pub trait StreamListener: Send + 'static {
     /// Waits for the next connection, and returns it with the address of its client. It handles errors by itself, and
     /// must be cancel-safe: the server drops the future when it stops.
     fn accept(&mut self) -> impl Future<Output = (Self::Stream, SocketAddr)> + Send;
+
+    /// Returns the address at which clients connect, for `local_addr` of the server. Default: none.
+    fn local_addr(&self) -> Option<SocketAddr> {
+        None
+    }
 }
 
 /// What a thread that accepts streams shares with the workers.

@@ -3,7 +3,11 @@
 use crate::service::{Request, Response};
 use selvedge_proto::StatusCode;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+/// The reason in the log if the hook panics.
+const HOOK_PANICKED: &str = "the function for error responses panicked";
 
 /// An error that the engine responds with by itself: a refused request head, content that is too large or too slow, or
 /// an application that failed.
@@ -28,12 +32,16 @@ impl ErrorHook {
         Self(Some(Arc::new(hook)))
     }
 
-    /// Returns the response to send in place of one of the engine's own errors. Other responses stay.
+    /// Returns the response to send in place of one of the engine's own errors. Other responses stay. If the hook panics,
+    /// the engine's response stays, and the panic hook of the process gets the panic.
     pub(crate) fn apply(&self, response: Response, request: Option<&Request>) -> Response {
         let (Some(hook), Some(text)) = (&self.0, response.engine_text()) else { return response };
-        match hook(&EngineError { status: response.status, text, request }) {
-            Some(replacement) => replacement.in_place_of(&response),
-            None => response,
+        let error = EngineError { status: response.status, text, request };
+        // A panic must not end the worker and its other connections.
+        match catch_unwind(AssertUnwindSafe(|| hook(&error))) {
+            Ok(Some(replacement)) => replacement.in_place_of(&response),
+            Ok(None) => response,
+            Err(_) => response.log_reason(HOOK_PANICKED),
         }
     }
 }

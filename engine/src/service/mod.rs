@@ -110,6 +110,10 @@ pub enum HalfClosed {
 ///             eprintln!("panic: {message}");
 ///         }
 ///     }
+///
+///     fn reports_panics(&self) -> bool {
+///         true
+///     }
 /// }
 ///
 /// let app = async |_: &mut Request| Response::new(StatusCode::OK).body("Hello!");
@@ -131,10 +135,11 @@ pub trait Observer: 'static {
     /// Called when an event of the server itself occurs.
     fn event(&self, _event: &ServerEvent) {}
 
-    /// Returns whether the observer reports [`ServerEvent::Panic`]. Otherwise the panic hook of the process gets panics of
-    /// the application, too; by default it prints them to standard error. Called once for each worker.
+    /// Returns whether the observer reports [`ServerEvent::Panic`]. Otherwise (the default), the panic hook of the process
+    /// gets panics of the application, too, and prints them to standard error, unless the application has set another
+    /// hook. Called once for each worker.
     fn reports_panics(&self) -> bool {
-        true
+        false
     }
 
     /// Called at most about 4 times per second while the worker has connections, and once before
@@ -146,11 +151,7 @@ pub trait Observer: 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObserver;
 
-impl Observer for NoObserver {
-    fn reports_panics(&self) -> bool {
-        false
-    }
-}
+impl Observer for NoObserver {}
 
 /// Shares one observer between the parts of a worker.
 impl<O: Observer> Observer for Rc<O> {

@@ -1,13 +1,14 @@
 //! What a service that is made for each connection can learn about it.
 
 use crate::peer::TlsInfo;
-use crate::service::Request;
+use crate::service::{Request, local_address};
 use std::net::SocketAddr;
 
 /// A connection, for a service that is made for it; see [`WithConnection`].
 #[derive(Clone, Debug)]
 pub struct ConnectionInfo {
     peer: SocketAddr,
+    local: Option<SocketAddr>,
     tls: Option<TlsInfo>,
 }
 
@@ -15,6 +16,12 @@ impl ConnectionInfo {
     /// Returns the address of the client; [`UNIX_PEER`](crate::service::UNIX_PEER) for a Unix socket.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Returns the address that the client connected to: that of the accepted connection, or the destination in the header
+    /// of the PROXY protocol. `None` for a Unix socket, and for a stream of a [`StreamListener`](crate::StreamListener).
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.local
     }
 
     /// Returns what the TLS handshake agreed on; `None` for a plain connection.
@@ -68,6 +75,6 @@ impl ConnectionTarget for SocketAddr {
 
 impl ConnectionTarget for ConnectionInfo {
     fn of(request: &Request) -> Self {
-        Self { peer: request.peer(), tls: request.tls().cloned() }
+        Self { peer: request.peer(), local: local_address(request), tls: request.tls().cloned() }
     }
 }

@@ -159,7 +159,7 @@ where
     /// Returns the address of the first TCP listener, with the port that was taken for port 0.
     ///
     /// # Errors
-    /// If the listener is invalid, or all listeners are Unix sockets.
+    /// If the listener is invalid, or no listener has a TCP address, such as a Unix socket.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.server {
             Ok(server) => server.local_addr(),

@@ -1,21 +1,16 @@
-//! What an application gets beyond requests: an observer, the stop, own errors, own connect info, and own streams.
+//! What an application gets beyond requests: an observer, the stop, own errors, and own connect info.
 
 use crate::support::client::Client;
+use crate::support::http2_client::{Http2Client, request};
 use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::routing::{get, post};
 use selvedge::proto::Persistence;
 use selvedge::service::{Exchange, ServerEvent};
 use selvedge::tower::{ConnectionInfo, WithConnection};
-use selvedge::{Body, Observer, Response, Server, StreamListener, stopping};
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use selvedge::{Body, Observer, PlainHttp2, Response, Server, stopping};
+use std::net::TcpListener;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::sync::mpsc;
 
 fn free_listener() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").expect("a free port")
@@ -36,6 +31,10 @@ impl Observer for Reporter {
         if let ServerEvent::Panic { message, .. } = event {
             let _ = self.0.send(message.clone());
         }
+    }
+
+    fn reports_panics(&self) -> bool {
+        true
     }
 }
 
@@ -107,6 +106,39 @@ fn errors_of_the_engine_have_the_form_of_the_application() {
     assert!(head.starts_with("HTTP/1.1 404 ") && !head.contains("problem+json"), "{head}");
 }
 
+#[tokio::test]
+async fn errors_over_http2_have_the_form_of_the_application() {
+    let app = Router::new().route("/", get(async || -> &'static str { panic!("the handler broke") }));
+    let server = Server::bind_with_workers("127.0.0.1:0", 1).expect("a free port").plain_http2(PlainHttp2::Always);
+    let server = server.request_line_bytes_max(64).error_responses(|error| {
+        let text = format!("{} {}", error.status.code(), error.request.is_some());
+        Some(Response::new(error.status).field("content-type", "text/own").body(text))
+    });
+    let running = server.serve(app.into_make_service()).expect("threads start");
+    let client = Http2Client::connect(&running).await;
+    let long = format!("/{}", "a".repeat(100));
+    for (path, status, expected) in [("/", 500, "500 true"), (&*long, 414, "414 false"), ("/", 500, "500 true")] {
+        let response = client.send(request("GET", path)).await;
+        assert_eq!((response.head.status.as_u16(), response.text()), (status, expected), "{path}");
+        assert_eq!(response.head.headers["content-type"], "text/own", "{path}");
+    }
+}
+
+#[test]
+fn a_panic_of_the_function_for_errors_keeps_the_page_of_the_engine() {
+    let app = Router::new().route("/", get(async || "still here"));
+    let server = Server::bind_with_workers("127.0.0.1:0", 1).expect("a free port");
+    let server = server.error_responses(|_| panic!("the function for errors broke"));
+    let running = server.serve(app.into_make_service()).expect("threads start");
+    let mut other = Client::connect(running.addresses()[0]);
+    assert_eq!(other.get("/"), "still here");
+    let mut client = Client::connect(running.addresses()[0]);
+    client.send("GET / HTTP/1.1\r\n\r\n");
+    let (head, content) = client.read_response();
+    assert!(head.starts_with("HTTP/1.1 400 ") && content.contains("<h1><b>400</b>"), "{head}{content}");
+    assert_eq!(other.get("/"), "still here", "other connections of the worker go on");
+}
+
 #[test]
 fn head_of_a_response_of_unknown_length_has_no_length() {
     let stream = async || axum::body::Body::from_stream(tokio_stream_of(vec!["a", "b"]));
@@ -168,7 +200,8 @@ struct Who(String);
 
 impl Connected<ConnectionInfo> for Who {
     fn connect_info(connection: ConnectionInfo) -> Self {
-        Self(format!("{} {}", connection.peer(), connection.tls().is_some()))
+        let local = connection.local().expect("the listener has an address");
+        Self(format!("{} at {local} {}", connection.peer(), connection.tls().is_some()))
     }
 }
 
@@ -178,96 +211,14 @@ fn connect_info_may_be_a_type_of_the_application() {
     let app = WithConnection(app.into_make_service_with_connect_info::<Who>());
     let running = Server::bind_with_workers("127.0.0.1:0", 1).expect("a free port").serve(app).expect("threads start");
     let mut client = Client::connect(running.addresses()[0]);
-    let expected = format!("{} false", client.local_address());
+    let expected = format!("{} at {} false", client.local_address(), running.addresses()[0]);
     assert_eq!((client.get("/"), client.get("/")), (expected.clone(), expected));
-}
-
-/// Streams in memory, which count the bytes that they carry.
-struct InMemory {
-    accepted: mpsc::UnboundedReceiver<(DuplexStream, SocketAddr)>,
-    count: Arc<AtomicU64>,
-}
-
-impl StreamListener for InMemory {
-    type Stream = DuplexStream;
-
-    async fn accept(&mut self) -> (DuplexStream, SocketAddr) {
-        match self.accepted.recv().await {
-            Some(accepted) => {
-                self.count.fetch_add(1, Ordering::Relaxed);
-                accepted
-            }
-            None => std::future::pending().await,
-        }
-    }
-}
-
-#[test]
-fn streams_of_the_application_are_served() {
-    let (sender, accepted) = mpsc::unbounded_channel();
-    let count = Arc::new(AtomicU64::new(0));
-    let listener = InMemory { accepted, count: count.clone() };
-    let app = Router::new()
-        .route("/peer", get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()))
-        .route("/long", get(async || "x".repeat(3 << 20)));
-    let app = app.into_make_service_with_connect_info::<SocketAddr>();
-    let running = selvedge::serve_streams(listener, app).workers(2).start().expect("threads start");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime without drivers");
-    runtime.block_on(async {
-        for (number, path, expected) in [(1, "/peer", "192.0.2.1:9"), (2, "/long", "xxx"), (3, "/peer", "192.0.2.3:9")]
-        {
-            let (mut own, theirs) = duplex(1024);
-            sender.send((theirs, SocketAddr::from((Ipv4Addr::new(192, 0, 2, number), 9)))).expect("it accepts");
-            let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-            own.write_all(request.as_bytes()).await.expect("the server reads");
-            let mut response = String::new();
-            own.read_to_string(&mut response).await.expect("the server responds");
-            assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with(expected), "{path}: {response:.200}");
-            assert!(path != "/long" || response.len() > 3 << 20);
-        }
-    });
-    assert_eq!(count.load(Ordering::Relaxed), 3);
-    running.handle().stop();
-    running.join();
-}
-
-#[test]
-fn a_stop_completes_the_responses_of_own_streams() {
-    let (sender, accepted) = mpsc::unbounded_channel();
-    let listener = InMemory { accepted, count: Arc::default() };
-    let (called, calls) = channel();
-    let app = Router::new().route(
-        "/",
-        get(async move || {
-            called.send(()).expect("the test waits");
-            stopping().await;
-            "y".repeat(1 << 20)
-        }),
-    );
-    let running = selvedge::serve_streams(listener, app.into_make_service()).workers(1).start().expect("threads start");
-    let (mut own, theirs) = duplex(64);
-    sender.send((theirs, SocketAddr::from(([192, 0, 2, 1], 9)))).expect("it accepts");
-    let handle = running.handle();
-    let stopper = thread::spawn(move || {
-        calls.recv().expect("the handler is called");
-        handle.stop();
-    });
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime without drivers");
-    let response = runtime.block_on(async {
-        own.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").await.expect("the server reads");
-        let mut response = Vec::new();
-        own.read_to_end(&mut response).await.expect("the server responds");
-        response
-    });
-    assert!(response.len() > 1 << 20 && response.ends_with(b"yyy"), "{} bytes", response.len());
-    stopper.join().expect("it does not panic");
-    running.join();
 }
 
 /// Events of the target `selvedge`, as `level message reason`.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<String>>>);
+struct Events(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
 
 #[cfg(feature = "tracing")]
 impl tracing::Subscriber for Events {
@@ -303,21 +254,26 @@ impl tracing::Subscriber for Events {
 #[cfg(feature = "tracing")]
 #[test]
 fn refusals_and_panics_are_events_of_tracing() {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
     let events = Events::default();
     // No other test of this program has a subscriber.
     tracing::subscriber::set_global_default(events.clone()).expect("it is the first one");
-    let app = Router::new().route("/", get(async || -> &'static str { panic!("the handler of the event broke") }));
+    let app = Router::new()
+        .route("/", get(async || -> &'static str { panic!("the handler of the event broke") }))
+        .route("/upload", post(async |_: axum::body::Bytes| "received"));
     let server =
         selvedge::serve(free_listener(), app.into_make_service()).observe(selvedge::TracingObserver).workers(1);
-    let server = server.header_timeout(std::time::Duration::from_millis(1)).head_bytes_max(8 * 1024);
+    let server = server.header_timeout(std::time::Duration::from_millis(1)).head_bytes_max(8 * 1024).body_bytes_max(3);
     let address = server.local_addr().expect("it is a TCP listener");
     let running = server.start().expect("threads start");
     let many = format!("GET / HTTP/1.1\r\nHost: test\r\nA: {}\r\n\r\n", "a".repeat(9000));
     for (request, status) in [
         ("GET / HTTP/1.1\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: test\r\n", 408),
+        ("POST /upload HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\nConnection: close\r\n\r\nlong", 413),
         (&*many, 431),
-        ("GET / HTTP/1.1\r\nHost: test\r\n\r\n", 500),
+        ("GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n", 500),
     ] {
         let mut stream = TcpStream::connect(address).expect("the server listens");
         stream.write_all(request.as_bytes()).expect("the server reads");
@@ -328,7 +284,7 @@ fn refusals_and_panics_are_events_of_tracing() {
     running.handle().stop();
     running.join();
     let events = events.0.lock().expect("no thread panics while it has the lock").join("\n");
-    for expected in ["INFO", "status=400", "status=408", "status=431", "ERROR", "the handler of the event broke"] {
+    for expected in ["INFO", "status=400", "status=408", "status=413", "status=431", "ERROR", "the handler of the event broke"] {
         assert!(events.contains(expected), "{expected}: {events}");
     }
 }

@@ -21,6 +21,7 @@ mod layers;
 mod library;
 mod listeners;
 mod observer;
+mod own_streams;
 mod replace_app;
 mod server;
 mod splices;

@@ -94,6 +94,9 @@ fn variables_are_options_and_the_command_line_overrides_them() {
     command.env("SELVEDGE_SERVE_LISTING", "no").env("SELVEDGE_SERVE_HEADER", "X-One: 1");
     let response = Program::start(&mut command).connect().get("/folder/");
     assert_eq!((response.status, response.field("x-one"), response.field("x-three")), (404, None, Some("3")));
+    let mut command = selvedge_command();
+    command.args(["serve", "-p", "0"]).env("SELVEDGE_SERVE_DIR", tree.site().join("folder"));
+    assert_eq!(Program::start(&mut command).connect().get("/a.txt").text(), "a");
     let exit = run_to_exit(serve(&tree, &[]).env("SELVEDGE_SERVE_TLS", "perhaps"));
     assert!(exit.code == Some(2) && exit.err.contains("--tls"), "{exit:?}");
 }
