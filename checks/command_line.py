@@ -50,7 +50,7 @@ def completions(binary, folder):
     for shell in ["bash", "zsh", "fish"]:
         scripts[shell] = folder / f"selvedge.{shell}"
         scripts[shell].write_text(run([binary, "completions", shell], check=True).stdout)
-    for words, expected in [(["sta"], "status"), (["serve", "--lis"], "--listing"), (["completions", "fi"], "fish")]:
+    for words, expected in [(["sta"], "status"), (["serve", "--lis"], "--listing")]:
         quoted = " ".join(words)
         bash = f"source {scripts['bash']}; COMP_WORDS=(selvedge {quoted}); COMP_CWORD={len(words)}; " \
             f"_selvedge selvedge {words[-1]} {(['selvedge'] + words)[-2]}; printf '%s\\n' \"${{COMPREPLY[@]}}\""

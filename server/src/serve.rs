@@ -43,11 +43,8 @@ pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
 
 /// Prints what a person may need next, and opens the browser.
 fn greet(options: &ServeArgs, urls: &[String]) {
-    if !options.listing && !options.dir.join(INDEX).exists() {
-        log::print_line(&format!(
-            "hint: {} has no {INDEX}, so its page is 404; `--listing` lists directories",
-            options.dir.display()
-        ));
+    for hint in hints(options) {
+        log::print_line(&format!("hint: {} has no {hint}", options.dir.display()));
     }
     let url = urls.iter().find(|url| url.starts_with("http"));
     match url.filter(|_| options.open).map(|url| open_in_browser(url)) {
@@ -55,6 +52,21 @@ fn greet(options: &ServeArgs, urls: &[String]) {
         None if options.open => log::print_line("hint: no browser opens a Unix socket"),
         _ => {}
     }
+}
+
+/// Returns the files that the options expect and the directory does not have, and what follows from that.
+fn hints(options: &ServeArgs) -> Vec<String> {
+    let has = |file: &str| options.dir.join(file.trim_start_matches('/')).exists();
+    let mut hints = Vec::new();
+    if !has(INDEX) && options.spa {
+        hints.push(format!("{INDEX}, which `--spa` sends for missing pages"));
+    } else if !has(INDEX) && !options.listing {
+        hints.push(format!("{INDEX}, so its page is 404; `--listing` lists directories"));
+    }
+    if let Some(page) = options.not_found.as_deref().filter(|page| !has(page)) {
+        hints.push(format!("{page}, so missing files get the page of the server"));
+    }
+    hints
 }
 
 /// Explains why a directory cannot be served, and what may be meant.

@@ -284,7 +284,9 @@ fn refusals_and_panics_are_events_of_tracing() {
     running.handle().stop();
     running.join();
     let events = events.0.lock().expect("no thread panics while it has the lock").join("\n");
-    for expected in ["INFO", "status=400", "status=408", "status=413", "status=431", "ERROR", "the handler of the event broke"] {
+    for expected in
+        ["INFO", "status=400", "status=408", "status=413", "status=431", "ERROR", "the handler of the event broke"]
+    {
         assert!(events.contains(expected), "{expected}: {events}");
     }
 }

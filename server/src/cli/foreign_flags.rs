@@ -1,7 +1,10 @@
-//! Tips for flags of other servers, and for a folder or a configuration in the place of a command.
+//! Tips for flags of other servers, for values without their flag, and for a folder or a configuration in the place of
+//! a command.
 
+use super::command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// Flags of other servers of files, and what does the work here.
@@ -188,15 +191,18 @@ pub(crate) fn with_tips(mut error: Error) -> Error {
         _ => None,
     };
     let tip = match error.kind() {
-        ErrorKind::UnknownArgument => invalid(&error, ContextKind::InvalidArg).and_then(|flag| tip_for_flag(&flag)),
+        ErrorKind::UnknownArgument => invalid(&error, ContextKind::InvalidArg).and_then(|argument| {
+            tip_for_flag(&argument).or_else(|| tip_for_value(&argument)).or_else(|| tip_for_flag_of_serve(&argument))
+        }),
         ErrorKind::InvalidSubcommand => {
             invalid(&error, ContextKind::InvalidSubcommand).and_then(|word| tip_for_word(&word))
         }
         _ => None,
     };
     if let Some(tip) = tip {
-        // A flag whose letters are similar is not meant then.
+        // A flag or a command whose letters are similar is not meant then.
         error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     }
     error
@@ -205,6 +211,32 @@ pub(crate) fn with_tips(mut error: Error) -> Error {
 fn tip_for_flag(flag: &str) -> Option<String> {
     let name = flag.split(['=', ' ']).next()?;
     FOREIGN.iter().find(|(flags, _)| flags.contains(&name)).map(|(_, tip)| (*tip).to_owned())
+}
+
+/// Returns a tip for a value beside the directory.
+fn tip_for_value(value: &str) -> Option<String> {
+    let is_port = value.trim_start_matches(':').parse::<u16>().is_ok();
+    match value {
+        _ if value.starts_with('-') => None,
+        _ if value.contains("://") => Some(format!("an origin follows an equals sign: `--cors={value}`")),
+        _ if is_port && value.starts_with(':') => Some(format!("`--listen {value}` listens at all addresses")),
+        _ if is_port => Some(format!("`--port {value}` is the port")),
+        _ if value.parse::<SocketAddr>().is_ok() => Some(format!("`--listen {value}` is the address to listen on")),
+        _ if Path::new(value).is_dir() => Some("one directory is served; several need a configuration".to_owned()),
+        _ => None,
+    }
+}
+
+/// Returns a tip for a flag that another command has.
+fn tip_for_flag_of_serve(flag: &str) -> Option<String> {
+    let name = flag.split('=').next()?;
+    let command = command();
+    let mut own = command.find_subcommand("serve")?.get_arguments();
+    let is_own = own.any(|arg| {
+        arg.get_long().is_some_and(|long| name == format!("--{long}"))
+            || arg.get_short().is_some_and(|short| name == format!("-{short}"))
+    });
+    is_own.then(|| format!("`{name}` is an option of `selvedge serve`; `selvedge run` has settings in their place"))
 }
 
 /// Returns a tip for an argument that is no command.
@@ -222,7 +254,6 @@ fn tip_for_word(word: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::command;
 
     fn refused(arguments: &[&str]) -> String {
         let error = command().try_get_matches_from([&["selvedge"], arguments].concat()).expect_err("they are wrong");
@@ -243,6 +274,26 @@ mod tests {
         assert!(refused(&["serve", "--lisssting"]).contains("'--listing'"), "a similar flag is named");
         assert!(refused(&["."]).contains("tip: `selvedge serve .`"));
         assert!(refused(&["site.kdl"]).contains("tip: `selvedge run site.kdl`"));
+        assert!(!refused(&["run.kdl"]).contains("similar"), "one tip is enough");
+    }
+
+    #[test]
+    fn values_without_their_flag_have_a_tip() {
+        for (arguments, expected) in [
+            (&["serve", ".", "8080"][..], "tip: `--port 8080`"),
+            (&["serve", ".", ":8080"], "tip: `--listen :8080`"),
+            (&["serve", ".", "0.0.0.0:80"], "tip: `--listen 0.0.0.0:80`"),
+            (&["serve", ".", "."], "tip: one directory is served"),
+            (
+                &["serve", ".", "--cors", "https://a.example"],
+                "tip: an origin follows an equals sign: `--cors=https://a",
+            ),
+            (&["--port", "80"], "tip: `--port` is an option of `selvedge serve`"),
+            (&["run", "-p", "80"], "tip: `-p` is an option of `selvedge serve`"),
+        ] {
+            let text = refused(arguments);
+            assert!(text.contains(expected), "{arguments:?}: {text}");
+        }
     }
 
     #[test]
@@ -256,7 +307,7 @@ mod tests {
         };
         let flags_of = |row: &str| -> Vec<String> {
             let flags = row.split('|').nth(2).unwrap_or_default();
-            flags.split('`').filter(|text| text.starts_with("--")).map(str::to_owned).collect()
+            flags.split('`').filter(|text| text.starts_with("--") && *text != "---").map(str::to_owned).collect()
         };
         let flags: Vec<String> = section.lines().flat_map(flags_of).collect();
         assert!(flags.len() > 100, "{}", flags.len());

@@ -86,6 +86,12 @@ fn a_directory_without_an_index_has_a_hint() {
     let program = Program::start(selvedge_command().arg("serve").arg(tree.site()).args(["-p", "0", "--listing"]));
     assert_eq!(program.connect().get("/").status, 200);
     assert!(!program.standard_error().contains("hint"));
+    let options = ["-p", "0", "--spa", "--not-found", "lost.html"];
+    let program = Program::start(selvedge_command().arg("serve").arg(tree.site()).args(options));
+    for expected in ["no index.html, which `--spa` sends", "no lost.html, so missing files get the page of the server"]
+    {
+        wait_until("the hint is printed", || program.standard_error().contains(expected).then_some(()));
+    }
 }
 
 #[test]
