@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the command line beside its tests: completions in their shells, manual pages, and colours of a terminal.
+"""Checks the command line beside its tests: completions in their shells, manual pages, the width of help, and colours
+of a terminal.
 
     python3 checks/command_line.py target/debug/selvedge
 
@@ -15,6 +16,7 @@ from pathlib import Path
 
 WAIT = 60
 ESCAPE = "\x1b["
+WIDTH_MAX = 100
 WRONG = 'listen "127.0.0.1:8080"\nsite "localhost" {\n    rot "public"\n}\n'
 
 
@@ -77,6 +79,13 @@ def manual_pages(binary, folder):
     return len(pages)
 
 
+def width(binary):
+    """Help has no line that a usual terminal breaks."""
+    for command in [[], ["serve"], ["proxy"], ["run"]]:
+        lines = run([binary, *command, "--help"], check=True).stdout.splitlines()
+        assert max(len(line) for line in lines) <= WIDTH_MAX, command
+
+
 def colours(binary, folder):
     """Help, wrong arguments and problems of a configuration have colours in a terminal that shows them."""
     configuration = folder / "wrong.kdl"
@@ -102,8 +111,9 @@ def main():
         folder = Path(folder)
         completions(binary, folder)
         count = manual_pages(binary, folder)
+        width(binary)
         colours(binary, folder)
-    print(f"completions of 3 shells, {count} manual pages, colours in a terminal")
+    print(f"completions of 3 shells, {count} manual pages, help in {WIDTH_MAX} columns, colours in a terminal")
 
 
 main()
