@@ -254,8 +254,9 @@ impl<O: Observer + Clone + Send> Server<O> {
     }
 
     /// Sets the form of the errors that the engine responds with by itself, such as a problem document (RFC 9457), or
-    /// fields that scripts of other origins need. The status code stays. `None` keeps the engine's page. Responses from
-    /// before a request head is read, to connections over a limit and to plain HTTP at a port with TLS, have no other form.
+    /// fields that scripts of other origins need. The status code stays. `None` keeps the engine's page, and so does
+    /// a panic of the function. Responses from before a request head is read, to connections over a limit and to plain HTTP at
+    /// a port with TLS, have no other form.
     ///
     /// ```no_run
     /// use selvedge::{Response, Server};
