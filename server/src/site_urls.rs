@@ -85,21 +85,23 @@ pub(crate) fn open_in_browser(url: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn of(endpoint: &str, serves_ipv4: bool) -> Vec<String> {
-        let served = ServedEndpoint {
-            endpoint: Endpoint::Inet(endpoint.parse().expect("it is an address")),
-            scheme: "http",
-            serves_ipv4,
-        };
-        urls_of(&served, &["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()])
+    fn served(endpoint: &str) -> ServedEndpoint {
+        let endpoint = Endpoint::Inet(endpoint.parse().expect("it is an address"));
+        ServedEndpoint { endpoint, scheme: "http", serves_ipv4: true }
+    }
+
+    fn urls(served: &ServedEndpoint) -> Vec<String> {
+        urls_of(served, &["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()])
     }
 
     #[test]
     fn all_addresses_are_those_of_loopback_and_of_the_networks() {
-        assert_eq!(of("0.0.0.0:80", true), ["http://127.0.0.1:80/", "http://192.0.2.7:80/"]);
-        assert_eq!(of("[::]:80", true), ["http://127.0.0.1:80/", "http://192.0.2.7:80/", "http://[2001:db8::7]:80/"]);
-        assert_eq!(of("[::]:80", false), ["http://[::1]:80/", "http://[2001:db8::7]:80/"]);
-        assert_eq!(of("192.0.2.7:80", true), ["http://192.0.2.7:80/"]);
+        let (ipv4, ipv6) = (["http://127.0.0.1:80/", "http://192.0.2.7:80/"], "http://[2001:db8::7]:80/");
+        assert_eq!(urls(&served("0.0.0.0:80")), ipv4);
+        assert_eq!(urls(&served("[::]:80")), [ipv4[0], ipv4[1], ipv6]);
+        let ipv6_only = ServedEndpoint { serves_ipv4: false, ..served("[::]:80") };
+        assert_eq!(urls(&ipv6_only), ["http://[::1]:80/", ipv6]);
+        assert_eq!(urls(&served("192.0.2.7:80")), ["http://192.0.2.7:80/"]);
     }
 
     #[test]
