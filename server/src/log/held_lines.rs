@@ -76,9 +76,15 @@ impl HeldLines {
         // The sort is stable, so lines of one worker stay in order.
         due.sort_by_key(|(at, ..)| *at);
         let mut lines = Vec::new();
-        for (_, number, line) in due {
+        let mut due = due.into_iter().peekable();
+        while let Some((_, number, first)) = due.next() {
+            // Lines that are neighbours in their batch are copied at once: all, if only one worker has any.
+            let mut last = first;
+            while due.next_if(|(_, next, line)| (*next, *line) == (number, last + 1)).is_some() {
+                last += 1;
+            }
             let held = &self.batches[number];
-            lines.extend_from_slice(&held.batch.text[held.begin_of(line)..held.batch.end_of(line)]);
+            lines.extend_from_slice(&held.batch.text[held.begin_of(first)..held.batch.end_of(last)]);
         }
         for HeldBatch { batch, reserved, .. } in
             self.batches.extract_if(.., |held| held.taken as u64 == held.batch.count())

@@ -3,7 +3,7 @@
 use super::access::{Format, LINE_BYTES_MAX};
 use super::config::Level;
 use super::error::{LogEvent, SEPARATE_LINES};
-use super::line_batch::{LineBatch, line_time};
+use super::line_batch::LineBatch;
 use super::logs::{LogQueues, Logs};
 use super::metrics::{CounterHandle, Counters};
 use super::time::WallClock;
@@ -93,7 +93,7 @@ impl LogObserver {
             return;
         }
         let completed_at = exchange.completed_at.unwrap_or_else(Instant::now);
-        let completed = self.wall_clock.time_of(completed_at);
+        let (completed, line_time) = self.wall_clock.times_of(completed_at);
         let all = &mut *self.pending.borrow_mut();
         for &log in &site.access {
             let pending = &mut all[log];
@@ -101,7 +101,7 @@ impl LogObserver {
                 self.logs_with_lines.borrow_mut().push(log);
             }
             pending.format.append(exchange, (&site.name, completed), &mut pending.batch.text);
-            pending.batch.end_line(line_time(completed_at));
+            pending.batch.end_line(line_time);
             if pending.batch.len() >= BATCH_BYTES {
                 self.send_batch(log, pending);
             }

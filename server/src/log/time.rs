@@ -1,5 +1,6 @@
 //! Times in log lines: UTC, to the second, formatted once per second.
 
+use super::line_batch::line_time;
 use selvedge::proto::date::HttpDate;
 use std::cell::Cell;
 use std::io::Write;
@@ -102,31 +103,44 @@ impl TimePattern {
     }
 }
 
-/// Converts times of the monotonic clock, which responses have, to times since 1970.
+/// Converts times of the monotonic clock, which responses have, to times since 1970 and to those of lines.
 #[derive(Debug, Default)]
 pub(super) struct WallClock {
-    /// Both clocks at one time.
-    read: Cell<Option<(Instant, Duration)>>,
+    reading: Cell<Option<ClockReading>>,
+}
+
+/// Both clocks at one time.
+#[derive(Clone, Copy, Debug)]
+struct ClockReading {
+    at: Instant,
+    unix_time: Duration,
+    line_time: u64,
 }
 
 /// How long both clocks are taken to run alike. The system's clock may be set.
 const CLOCKS_ALIKE: Duration = Duration::from_millis(250);
 
 impl WallClock {
-    /// Returns the time since 1970 of an instant.
-    pub(super) fn time_of(&self, at: Instant) -> Duration {
-        let since = |(read, _): &(Instant, Duration)| at.saturating_duration_since(*read);
-        let known = self.read.get().filter(|known| since(known) < CLOCKS_ALIKE);
-        let (read, unix_time) = known.unwrap_or_else(|| {
-            let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let read = (Instant::now(), unix_time);
-            self.read.set(Some(read));
-            read
+    /// Returns the time since 1970 of an instant, and its time among lines.
+    pub(super) fn times_of(&self, at: Instant) -> (Duration, u64) {
+        let reading = self.reading.get().filter(|reading| at < reading.at + CLOCKS_ALIKE).unwrap_or_else(|| {
+            let reading = ClockReading::now();
+            self.reading.set(Some(reading));
+            reading
         });
-        match at.checked_duration_since(read) {
-            Some(later) => unix_time + later,
-            None => unix_time.saturating_sub(read.duration_since(at)),
+        match at.checked_duration_since(reading.at) {
+            // Less than a second.
+            Some(later) => (reading.unix_time + later, reading.line_time + u64::from(later.subsec_nanos())),
+            None => (reading.unix_time.saturating_sub(reading.at.duration_since(at)), line_time(at)),
         }
+    }
+}
+
+impl ClockReading {
+    fn now() -> Self {
+        let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at = Instant::now();
+        Self { at, unix_time, line_time: line_time(at) }
     }
 }
 
