@@ -2,7 +2,7 @@
 
 use crate::limits::Limits;
 use crate::net::worker::Worker;
-use crate::service::{Response, Service};
+use crate::service::{ErrorHook, Response, Service};
 use selvedge_proto::date::HttpDate;
 use selvedge_proto::http1::write::CommonFields;
 use std::cell::Cell;
@@ -17,9 +17,14 @@ pub(crate) struct AppContext<T, O> {
 }
 
 impl<T: Service, O> AppContext<T, O> {
-    pub(crate) fn new(service: T, observer: O, limits: Limits, worker: Rc<Worker>) -> Rc<Self> {
-        let shared =
-            SharedContext { has_server_field: service.has_server_field_in_refusals(), ..SharedContext::new(limits) };
+    pub(crate) fn new(
+        service: T,
+        observer: O,
+        (limits, error_hook): (Limits, ErrorHook),
+        worker: Rc<Worker>,
+    ) -> Rc<Self> {
+        let has_server_field = service.has_server_field_in_refusals();
+        let shared = SharedContext { has_server_field, error_hook, ..SharedContext::new(limits) };
         Rc::new(Self { service, observer, shared: Rc::new(shared), worker })
     }
 }
@@ -43,6 +48,8 @@ pub(crate) struct SharedContext {
     pub(super) limits: Limits,
     /// Whether responses to refused heads have the field Server.
     has_server_field: bool,
+    /// Gives the engine's own errors the application's form.
+    pub(super) error_hook: ErrorHook,
     /// The `Server` and `Date` lines, and the second for which they were made.
     cached_fields: Cell<(i64, CommonFields)>,
     pub(super) app_state: Cell<AppState>,
@@ -53,6 +60,7 @@ impl SharedContext {
         Self {
             limits,
             has_server_field: true,
+            error_hook: ErrorHook::default(),
             cached_fields: Cell::new((0, CommonFields::new(HttpDate::from_unix(0)))),
             app_state: Cell::new(AppState::Current),
         }

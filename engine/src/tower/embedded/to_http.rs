@@ -75,6 +75,10 @@ pub(super) fn build_response(
             return build_response(refused.log_reason("an embedded application cannot upgrade the connection"), None);
         }
     }
+    // For HEAD, an empty body alone tells no length: a layer may have removed the content.
+    if http_response.body().size_hint().exact() == Some(0) && !status.forbids_content() {
+        http_response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
     http_response
 }
 

@@ -45,7 +45,7 @@ impl ServingProcess {
     }
 
     /// Stops listening, and serves `status` only.
-    pub(super) fn stop_listening(&self) {
+    pub(in crate::process) fn stop_listening(&self) {
         self.begin_shutdown(None);
     }
 
