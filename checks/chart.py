@@ -177,8 +177,14 @@ class Server:
             return False
         return response.startswith(b"HTTP/1.1 200 ") and response.endswith(b"ready")
 
-    def stop(self):
-        """Stops the server by TERM."""
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failure, *_):
+        """Stops the server by TERM. After a failure, kills it: then its serving process ends by itself."""
+        if failure:
+            self.process.kill()
+            return
         self.process.terminate()
         code = self.process.wait(STOP_SECONDS_MAX)
         expect(code == 0, f"the exit code is {code}: {self.process.stderr.read().decode()}")
@@ -206,24 +212,21 @@ def check_servers(program, folder):
     file = folder / "selvedge.kdl"
 
     file.write_text(configuration(MANIFESTS / "selvedge.yaml", folder), encoding="utf-8")
-    server = Server(program, file)
-    response = exchange(80, REQUEST)
-    expect(response.startswith(b"HTTP/1.1 200 ") and b"Selvedge is installed" in response, f"the welcome page: {response}")
-    server.stop()
+    with Server(program, file):
+        response = exchange(80, REQUEST)
+        expect(response.startswith(b"HTTP/1.1 200 ") and b"Selvedge is installed" in response, f"the welcome page: {response}")
     print("selvedge.yaml: ready, serves the welcome page, and ends on TERM")
 
     file.write_text(configuration(MANIFESTS / "behind-proxy.yaml", folder), encoding="utf-8")
-    server = Server(program, file)
-    response = exchange(80, balanced(80) + REQUEST, BALANCER)
-    expect(b"\r\nlocation: https://example.com/" in response.lower(), f"plain HTTP is not redirected: {response}")
-    expect(exchange(80, REQUEST, BALANCER) == b"", "a connection of the load balancer without a header gets a response")
-    expect(exchange(80, balanced(80) + REQUEST) == b"", "a connection of another address gets a response")
-    session, resumed = check_by_tls(context)
-    expect(not resumed, "the first session is resumed")
-    server.stop()
-    server = Server(program, file)
-    expect(check_by_tls(context, session)[1], "the session is not resumed after a restart")
-    server.stop()
+    with Server(program, file):
+        response = exchange(80, balanced(80) + REQUEST, BALANCER)
+        expect(b"\r\nlocation: https://example.com/" in response.lower(), f"plain HTTP is not redirected: {response}")
+        expect(exchange(80, REQUEST, BALANCER) == b"", "a connection of the load balancer without a header gets a response")
+        expect(exchange(80, balanced(80) + REQUEST) == b"", "a connection of another address gets a response")
+        session, resumed = check_by_tls(context)
+        expect(not resumed, "the first session is resumed")
+    with Server(program, file):
+        expect(check_by_tls(context, session)[1], "the session is not resumed after a restart")
     print("behind-proxy.yaml: the PROXY protocol names the client, TLS by a secret, sessions outlive a restart")
 
 
