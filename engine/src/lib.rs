@@ -22,6 +22,8 @@ mod splice_pipe;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod tower;
+#[cfg(feature = "tracing")]
+mod tracing_observer;
 
 #[doc = include_str!("../docs/from-axum-serve.md")]
 pub mod from_axum_serve {}
@@ -33,12 +35,18 @@ pub use limits::Limits;
 pub use net::backend::Driver;
 pub use net::listen::{Endpoint, Listener};
 pub use net::runtime::spawn_blocking;
+pub use net::stopping::{Stopping, stopping};
+pub use net::stream_listener::StreamListener;
 pub use proxy_headers::ProxyHeaders;
 pub use replace_app::{AppHandle, AppVersion, PlainHttp2};
 pub use selvedge_proto as proto;
 pub use selvedge_proto::{Reject, StatusCode, method::Method};
 pub use server::{ExitCause, Handle, RunningServer, Server};
-pub use service::{HalfClosed, NoObserver, Observer, Request, Response, Service};
-pub use tower::{Application, Body, EarlyHints, Embedded, IntoListener, SendFile, Serve, Upgrade, Upgraded, serve};
+pub use service::{EngineError, HalfClosed, NoObserver, Observer, Request, Response, Service};
+pub use tower::{
+    Application, Body, EarlyHints, Embedded, IntoListener, SendFile, Serve, Upgrade, Upgraded, serve, serve_streams,
+};
 #[cfg(feature = "compression")]
 pub use tower::{CompressedBody, Compression};
+#[cfg(feature = "tracing")]
+pub use tracing_observer::TracingObserver;

@@ -7,7 +7,22 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 use std::{io, thread};
 
-/// Limits of one server on its clients. All are on by default.
+/// Limits of one server on its clients. All are on by default. Set them one by one at [`Server`](crate::Server) or
+/// [`Serve`](crate::Serve), or all at once:
+///
+/// ```no_run
+/// use selvedge::{Limits, Server};
+/// use std::time::Duration;
+///
+/// let limits = Limits {
+///     body_bytes_max: 100 << 20,
+///     header_timeout: Duration::from_secs(5),
+///     shutdown_timeout: Duration::from_secs(60),
+///     ..Limits::default()
+/// };
+/// let server = Server::bind("127.0.0.1:3000")?.limits(limits);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Limits on heads, chunks and trailers.

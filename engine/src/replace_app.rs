@@ -14,7 +14,10 @@ use crate::net::socket::Socket;
 use crate::net::worker::{Worker, WorkerEvent};
 use crate::peer::Ends;
 use crate::proxy_headers::{self, Origin, ProxyHeaders};
-use crate::service::{Admission, AdmissionHook, CloseReason, Closed, Observer, Phase, ServerEvent, Service};
+use crate::service::{
+    Admission, AdmissionHook, CloseReason, Closed, EngineError, ErrorHook, Observer, Phase, Response, ServerEvent,
+    Service,
+};
 use std::cell::{Ref, RefCell};
 use std::fmt;
 use std::net::SocketAddr;
@@ -50,6 +53,7 @@ impl PlainHttp2 {
 pub(crate) struct AppConfig {
     pub(crate) limits: Limits,
     pub(crate) admission_hook: AdmissionHook,
+    pub(crate) error_hook: ErrorHook,
     /// Creates the sessions of new connections, if their bytes are encoded.
     pub(crate) sessions: Option<Arc<dyn MakeSession>>,
     pub(crate) plain_http2: PlainHttp2,
@@ -122,6 +126,20 @@ impl<T: Service, O: Observer + Clone + Send> AppVersion<T, O> {
         self.config.admission_hook = AdmissionHook::new(admit);
         self
     }
+
+    /// Sets the form of the engine's own errors, see [`crate::Server::error_responses`].
+    #[must_use]
+    pub fn error_responses(
+        mut self,
+        hook: impl Fn(&EngineError<'_>) -> Option<Response> + Send + Sync + 'static,
+    ) -> Self {
+        self.config.error_hook = ErrorHook::new(hook);
+        self
+    }
+
+    pub(crate) fn reports_panics(&self) -> bool {
+        self.observer.reports_panics()
+    }
 }
 
 /// Command to a worker to replace its current version.
@@ -175,7 +193,10 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
         Rc::new_cyclic(|apps: &Weak<Self>| {
             let worker = Rc::new(worker(&config.limits, apps.clone()));
             Self {
-                current: RefCell::new(AppContext::new(make(), observer, config.limits.clone(), worker)),
+                current: {
+                    let parts = (config.limits.clone(), config.error_hook.clone());
+                    RefCell::new(AppContext::new(make(), observer, parts, worker))
+                },
                 config: RefCell::new(config),
                 replaced: RefCell::default(),
                 last_local: RefCell::default(),
@@ -196,7 +217,8 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
         worker.keep_alive_timeout.set(config.limits.keep_alive_timeout);
         worker.shutdown_timeout.set(config.limits.shutdown_timeout);
         worker.shutdown_notice.set(config.limits.shutdown_notice);
-        let app = AppContext::new(make(), observer, config.limits.clone(), worker.clone());
+        let parts = (config.limits.clone(), config.error_hook.clone());
+        let app = AppContext::new(make(), observer, parts, worker.clone());
         replaced.mark_replaced();
         drop(self.current.replace(app));
         drop(self.config.replace(config));

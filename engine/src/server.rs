@@ -9,11 +9,14 @@ use crate::net::backend::{Backend, BackendChoice, Driver};
 use crate::net::executor::{self, StopState, WorkerConfig};
 use crate::net::held_connections::HeldConnections;
 use crate::net::listen::{Endpoint, Listener};
+use crate::net::stream_listener::{StreamContext, StreamListener, StreamSource};
 use crate::net::worker::{Worker, WorkerCommand, WorkerPool};
-use crate::net::{panic, runtime};
+use crate::net::{panic, runtime, stopping};
 use crate::proxy_headers::ProxyHeaders;
 use crate::replace_app::{AppConfig, AppHandle, AppVersion, PlainHttp2, ReplaceApp, WorkerApps};
-use crate::service::{Admission, AdmissionHook, HalfClosed, NoObserver, Observer, Service};
+use crate::service::{
+    Admission, AdmissionHook, EngineError, ErrorHook, HalfClosed, NoObserver, Observer, Response, Service,
+};
 use crate::tower::{Application, IntoListener, ServiceOptions};
 use std::convert::Infallible;
 use std::io;
@@ -27,10 +30,27 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 /// Builds a server.
+///
+/// ```no_run
+/// use axum::{Router, routing::get};
+/// use selvedge::Server;
+/// use std::time::Duration;
+///
+/// let app = Router::new().route("/", get(async || "Hello!"));
+/// let server = Server::bind("127.0.0.1:0")?.workers(2).body_bytes_max(1 << 20).shutdown_timeout(Duration::from_secs(5));
+/// println!("listening on http://{}", server.local_addr()?);
+/// let running = server.serve(app.into_make_service())?;
+/// let handle = running.handle();
+/// // `handle.stop()` begins a graceful shutdown from any thread.
+/// # handle.stop();
+/// running.join();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Server<O = NoObserver> {
     addresses: Vec<SocketAddr>,
     listeners: Vec<Listener>,
+    streams: Vec<StreamSource>,
     workers: usize,
     config: AppConfig,
     options: ServiceOptions,
@@ -117,6 +137,7 @@ impl Server {
         Self {
             addresses,
             listeners,
+            streams: Vec::new(),
             workers,
             config,
             options,
@@ -178,6 +199,14 @@ impl<O: Observer + Clone + Send> Server<O> {
         Ok(self)
     }
 
+    /// Adds a listener whose streams are no sockets of the engine.
+    #[must_use]
+    pub fn add_stream_listener(mut self, listener: impl StreamListener) -> Self {
+        self.addresses.extend(listener.local_addr());
+        self.streams.push(StreamSource::new(listener));
+        self
+    }
+
     /// Sets whether a tower application's request is cancelled when its client shuts down its sending side. By
     /// default it is cancelled. The engine's own services choose by [`Service::half_closed`].
     #[must_use]
@@ -224,16 +253,47 @@ impl<O: Observer + Clone + Send> Server<O> {
         self
     }
 
+    /// Sets the form of the errors that the engine responds with by itself, such as a problem document (RFC 9457), or
+    /// fields that scripts of other origins need. The status code stays. `None` keeps the engine's page. Responses from
+    /// before a request head is read, to connections over a limit and to plain HTTP at a port with TLS, have no other form.
+    ///
+    /// ```no_run
+    /// use selvedge::{Response, Server};
+    ///
+    /// let server = Server::bind("127.0.0.1:3000")?.error_responses(|error| {
+    ///     let document = format!(r#"{{"status":{},"detail":"{}"}}"#, error.status.code(), error.text);
+    ///     Some(Response::new(error.status).field("content-type", "application/problem+json").body(document))
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn error_responses(
+        mut self,
+        hook: impl Fn(&EngineError<'_>) -> Option<Response> + Send + Sync + 'static,
+    ) -> Self {
+        self.config.error_hook = ErrorHook::new(hook);
+        self
+    }
+
     /// Sets the observer of requests and events. Each worker has a clone.
     #[must_use]
     pub fn observe<P: Observer + Clone + Send>(self, observer: P) -> Server<P> {
-        let Self { addresses, listeners, workers, config, options, backend, .. } = self;
-        Server { addresses, listeners, workers, config, options, backend, observer }
+        let Self { addresses, listeners, streams, workers, config, options, backend, .. } = self;
+        Server { addresses, listeners, streams, workers, config, options, backend, observer }
     }
 
-    /// Returns the TCP addresses of the listeners.
+    /// Returns the TCP addresses of the listeners, and those that a [`StreamListener`] returns.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Returns the address of the first TCP listener, with the port that was taken for port 0.
+    ///
+    /// # Errors
+    /// If no listener has a TCP address, such as a Unix socket.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "no listener has a TCP address");
+        self.addresses.first().copied().ok_or_else(none)
     }
 
     /// Starts the server. Each worker has a clone of the application.
@@ -272,6 +332,7 @@ impl<O: Observer + Clone + Send> Server<O> {
         F: Fn() -> T + Send + Sync + 'static,
     {
         let (workers, connections_max) = (self.workers, self.config.limits.connections_max);
+        let shutdown_timeout = self.config.limits.shutdown_timeout;
         limits::check_descriptor_limit(workers, connections_max)?;
         let first = AppVersion::new(make, self.observer).with_config(self.config);
         panic::install_hook();
@@ -315,6 +376,18 @@ impl<O: Observer + Clone + Send> Server<O> {
                     threads.push(thread);
                     app_handle.workers.push(sender);
                 }
+                Err(error) => {
+                    stop.send_replace(StopState::Immediate);
+                    threads.into_iter().for_each(|thread: JoinHandle<()>| drop(thread.join()));
+                    return Err(error);
+                }
+            }
+        }
+        for source in self.streams {
+            let (pool, permits) = (handle.pool.clone(), permits.clone());
+            let context = StreamContext { pool, permits, stop: watched.clone(), shutdown_timeout };
+            match source.start(context) {
+                Ok(thread) => threads.push(thread),
                 Err(error) => {
                     stop.send_replace(StopState::Immediate);
                     threads.into_iter().for_each(|thread: JoinHandle<()>| drop(thread.join()));
@@ -375,6 +448,10 @@ async fn run_worker<T: Service, O: Observer + Clone + Send>(
     first: AppVersion<T, O>,
     receiver: MailboxReceiver<ReplaceApp<T, O>>,
 ) {
+    stopping::set_stop(config.stop.clone());
+    if !first.reports_panics() {
+        panic::print_caught();
+    }
     let (number, connections_max, backend) = (config.number, config.connections_max, config.backend);
     let (backend, uring_error) = match backend.backend() {
         Ok(backend) => (backend, None),

@@ -9,6 +9,7 @@ mod body;
 mod call;
 #[cfg(feature = "compression")]
 mod compression;
+mod connection_info;
 mod convert;
 mod early_hints;
 mod embedded;
@@ -33,12 +34,13 @@ pub use body::Body;
 pub use call::ServiceOptions;
 #[cfg(feature = "compression")]
 pub use compression::{Compress, CompressFuture, CompressedBody, Compression};
+pub use connection_info::{ConnectionInfo, WithConnection};
 pub use early_hints::EarlyHints;
 pub use embedded::{Embedded, EmbeddedBody, EmbeddedFuture};
 pub use into_listener::IntoListener;
 pub use log_reason::LogReason;
 pub use send_file::SendFile;
-pub use serve::{Serve, serve};
+pub use serve::{Serve, serve, serve_streams};
 pub use upgrade::{Upgrade, Upgraded};
 
 /// Any error, as in tower middleware.

@@ -3,7 +3,9 @@
 use crate::cli::{CheckArgs, SettingsArgs};
 use crate::compile::{self, CarriedState, Compiled};
 use crate::config::settings::{reference, schema};
-use crate::config::{Configuration, MachineRequirement, MachineRequirementKind, Problem, Problems, Span};
+use crate::config::{
+    ColouredProblems, Configuration, MachineRequirement, MachineRequirementKind, Problem, Problems, Span,
+};
 use crate::config_path;
 use crate::memory_budget::MemoryBudget;
 use crate::preflight::{CheckScope, Disk};
@@ -54,7 +56,7 @@ pub(crate) fn check(options: &CheckArgs) -> ExitCode {
         }
     };
     if !warnings.is_empty() {
-        log::print_line(Problems::new(warnings, configuration.texts).to_string().trim_end());
+        log::print_line(in_colours(&Problems::new(warnings, configuration.texts)).trim_end());
     }
     exit_code(print(&text))
 }
@@ -73,13 +75,22 @@ fn read(file: &Path) -> Result<(Configuration, Compiled), Refusal> {
     }
 }
 
+/// Returns the text of problems, with colours if standard error shows them.
+fn in_colours(problems: &Problems) -> String {
+    if log::has_colours() { ColouredProblems(problems).to_string() } else { problems.to_string() }
+}
+
 /// Prints why a configuration is refused.
 pub(crate) fn print_refusal(refusal: &Refusal) -> ExitCode {
     let count = match refusal {
         Refusal::Problems(problems) => count(problems.count(), "problem"),
         Refusal::Plain(_) => String::new(),
     };
-    log::print_line(format!("{refusal}{count}").trim_end());
+    let text = match refusal {
+        Refusal::Problems(problems) => in_colours(problems),
+        Refusal::Plain(_) => refusal.to_string(),
+    };
+    log::print_line(format!("{text}{count}").trim_end());
     ExitCode::FAILURE
 }
 

@@ -1,15 +1,35 @@
 //! The command line.
 
+mod foreign_flags;
+mod serve_args;
+
+pub(crate) use foreign_flags::with_tips;
+pub(crate) use serve_args::{HeaderArg, ServeArgs, UserArg};
+
 use crate::config::value::{check_forwarded_host, check_server};
 use crate::log::Format;
 use crate::syntax::{HostName, NameReach, ValueError};
-use clap::{Args, Parser, Subcommand};
+use clap::builder::BoolishValueParser;
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use selvedge::Driver;
 use std::path::PathBuf;
 
+/// The colours of help and errors, on a terminal that has colours and without NO_COLOR.
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const SERVE_HELP: &str = "An environment variable can set each option, such as SELVEDGE_SERVE_CLEAN_URLS=true. \
+    TERM stops gracefully, INT immediately.";
+const PROXY_HELP: &str = "An environment variable can set each option, such as SELVEDGE_PROXY_TO=localhost:9000. \
+    TERM stops gracefully, INT immediately.";
+
 /// A web server: strict, safe, clear, fast, and calm under load.
 #[derive(Debug, Parser)]
-#[command(name = "selvedge", version, about, max_term_width = 100)]
+#[command(name = "selvedge", version, about, max_term_width = 100, styles = STYLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -47,6 +67,56 @@ pub(crate) enum Command {
     Untrust(TrustArgs),
     /// Make a password hash for `basic-auth`
     HashPassword(HashPasswordArgs),
+    /// Print the completions of the command line for a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages of all commands
+    ManualPages(ManualPagesArgs),
+}
+
+/// Returns the command line. An environment variable can set each option of a command without a configuration.
+pub(crate) fn command() -> clap::Command {
+    let with_variables = |prefix: &'static str| {
+        move |arg: clap::Arg| {
+            // An argument without a dash has the name of its field, such as `dir`.
+            let name = arg.get_long().unwrap_or_else(|| arg.get_id().as_str());
+            let variable = format!("{prefix}{}", name.replace('-', "_").to_ascii_uppercase());
+            // The engine reads the variable of the driver, for all commands.
+            if name == "driver" {
+                return arg;
+            }
+            let arg = arg.env(variable).hide_env(true);
+            match arg.get_action() {
+                ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
+                _ => arg,
+            }
+        }
+    };
+    Cli::command()
+        .mut_subcommand("serve", |serve| serve.mut_args(with_variables("SELVEDGE_SERVE_")).after_help(SERVE_HELP))
+        .mut_subcommand("proxy", |proxy| proxy.mut_args(with_variables("SELVEDGE_PROXY_")).after_help(PROXY_HELP))
+}
+
+/// Prints a script that completes commands and options. For bash: `selvedge completions bash >
+/// /etc/bash_completion.d/selvedge`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    pub(crate) shell: CompletedShell,
+}
+
+/// A shell that can complete a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompletedShell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Writes a page for each command: selvedge.1, selvedge-serve.1 and so on.
+#[derive(Debug, Args)]
+pub(crate) struct ManualPagesArgs {
+    /// Folder to write to, such as /usr/local/share/man/man1
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
 }
 
 /// Reads a password, from the terminal twice or from standard input once, and prints its argon2id hash.
@@ -157,50 +227,6 @@ pub(crate) struct SettingsArgs {
     pub(crate) schema: bool,
 }
 
-/// Serves the files of a directory. TERM stops gracefully, INT immediately.
-#[derive(Debug, Args)]
-pub(crate) struct ServeArgs {
-    /// Directory to serve
-    #[arg(default_value = ".")]
-    pub(crate) dir: PathBuf,
-
-    /// Address and port to listen on; port 0 takes a free port
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
-    pub(crate) listen: String,
-
-    /// Serve https for this name at ports 80 and 443, with a certificate from Let's Encrypt; by using it you accept its
-    /// terms. Repeat it for further names
-    #[arg(long = "domain", value_name = "NAME", conflicts_with_all = ["listen", "tls"], value_parser = domain)]
-    pub(crate) domains: Vec<HostName>,
-
-    /// Directory of another certificate authority for `--domain`
-    #[arg(long, value_name = "URL", requires = "domains")]
-    pub(crate) acme_directory: Option<String>,
-
-    /// Use TLS, with certificates of the own authority (`selvedge trust` lets this machine trust it)
-    #[arg(long)]
-    pub(crate) tls: bool,
-
-    /// List directories that have no index.html
-    #[arg(long)]
-    pub(crate) listing: bool,
-
-    /// Do not compress responses; files such as `style.css.br` are sent in any case
-    #[arg(long)]
-    pub(crate) no_compress: bool,
-
-    /// Serve about.html at /about, and redirect /about.html to it
-    #[arg(long)]
-    pub(crate) clean_urls: bool,
-
-    /// Whether the paths of pages end in a slash
-    #[arg(long, value_name = "WORD", value_parser = ["auto", "add", "remove"], default_value = "auto")]
-    pub(crate) trailing_slash: String,
-
-    #[command(flatten)]
-    pub(crate) common: CommonArgs,
-}
-
 /// Forwards requests to an application. TERM stops gracefully, INT immediately.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyArgs {
@@ -264,7 +290,7 @@ pub(crate) struct CommonArgs {
 #[derive(Clone, Debug)]
 pub(crate) enum AccessLogArg {
     /// A line for each request.
-    In { format: Format, text: String },
+    In(String),
     /// None.
     Off,
 }
@@ -281,9 +307,7 @@ fn driver(text: &str) -> Result<Driver, String> {
 fn access_log(text: &str) -> Result<AccessLogArg, String> {
     match text {
         "off" => Ok(AccessLogArg::Off),
-        _ => Format::read(text)
-            .map(|format| AccessLogArg::In { format, text: text.to_owned() })
-            .map_err(|problem| problem.to_string()),
+        _ => Format::read(text).map(|_| AccessLogArg::In(text.to_owned())).map_err(|problem| problem.to_string()),
     }
 }
 
@@ -299,9 +323,8 @@ fn domain(text: &str) -> Result<HostName, String> {
 
 /// Reads where to listen. A text without a port is a name, as in `--from example.com`.
 fn from(text: &str) -> Result<ProxyFrom, String> {
-    if let Some(port) = text.strip_prefix(':').or(Some(text)).filter(|port| port.parse::<u16>().is_ok()) {
-        let all = if text.starts_with(':') { "[::]" } else { "127.0.0.1" };
-        return Ok(ProxyFrom::Address(format!("{all}:{port}")));
+    if let Some(address) = serve_args::address_of_port(text) {
+        return Ok(ProxyFrom::Address(address));
     }
     match text.contains(':') {
         true => Ok(ProxyFrom::Address(text.to_owned())),

@@ -42,7 +42,11 @@ mod listeners;
 #[cfg(feature = "program")]
 mod log;
 #[cfg(feature = "program")]
+mod manual_pages;
+#[cfg(feature = "program")]
 mod memory_budget;
+#[cfg(feature = "program")]
+mod options_server;
 #[cfg(feature = "program")]
 mod process;
 #[cfg(feature = "program")]
@@ -63,6 +67,10 @@ mod root_warnings;
 mod run;
 #[cfg(feature = "program")]
 mod serve;
+#[cfg(feature = "program")]
+mod shell_completions;
+#[cfg(feature = "program")]
+mod site_urls;
 #[cfg(feature = "program")]
 mod snapshot;
 #[cfg(feature = "program")]

@@ -3,8 +3,8 @@
 use crate::process;
 use crate::process::{ControlCommand, StatusFormat};
 use crate::trust::{self, TrustCommand};
-use crate::{check, cli, control_client, fmt, hash_password, log, proxy, run, serve};
-use clap::Parser;
+use crate::{check, cli, control_client, fmt, hash_password, log, manual_pages, proxy, run, serve, shell_completions};
+use clap::FromArgMatches;
 use std::process::ExitCode;
 
 /// Runs the program `selvedge` with its command line.
@@ -18,7 +18,9 @@ pub fn run_program() -> ExitCode {
     if process::is_file_opener() {
         return process::open_files();
     }
-    let result = match cli::Cli::parse().command {
+    let parsed = cli::command().try_get_matches().and_then(|matches| cli::Cli::from_arg_matches(&matches));
+    let parsed = parsed.unwrap_or_else(|error| cli::with_tips(error).exit());
+    let result = match parsed.command {
         cli::Command::Serve(options) => match options.domains.is_empty() {
             true => serve::serve(&options),
             false => match serve::configuration_of_domains(&options) {
@@ -47,6 +49,8 @@ pub fn run_program() -> ExitCode {
         }
         cli::Command::Trust(options) => return trust::run(&options.config, TrustCommand::Trust),
         cli::Command::HashPassword(options) => hash_password::run(&options),
+        cli::Command::Completions(options) => shell_completions::print(options.shell),
+        cli::Command::ManualPages(options) => manual_pages::write(&options.folder),
         cli::Command::Untrust(options) => return trust::run(&options.config, TrustCommand::Untrust),
         cli::Command::Certificates(options) => {
             let format = if options.json { StatusFormat::Json } else { StatusFormat::Text };

@@ -2,30 +2,18 @@
 
 use crate::certificates::folder_of_user;
 use crate::cli::{ConfigArgs, ProxyArgs, ProxyFrom, RunArgs};
-use crate::compile::{self, CarriedState, ServingState};
+use crate::config::Configuration;
 use crate::config::model::quote;
-use crate::config::{self, Configuration, Problems, Sources};
-use crate::log::{self, LogObserver, Logs};
-use crate::resolver::FIRST_LOOK_UPS_TIMEOUT;
-use crate::serve::{cannot_listen, common_settings, head_of_names, quoted_names, write_configuration};
-use crate::site::SiteService;
+use crate::options_server::{self, Presentation};
+use crate::serve::{common_settings, head_of_names, listen_hint, quoted_names, write_configuration};
 use crate::syntax::HostName;
-use crate::{process, upstream_log};
-use selvedge::{Listener, Server};
+use crate::{log, process};
 use std::fmt::Write as _;
-use std::io;
-use std::net::ToSocketAddrs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 /// The configuration of a proxy for public names, beside the folder of certificates.
 const CONFIGURATION: &str = "proxy.kdl";
 /// The name of the settings that the options stand for, in problems.
 const OPTIONS: &str = "selvedge proxy";
-/// Interval at which changes of the names of servers are logged.
-const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether the options name public names, for which [`configuration_of_names`] writes a configuration.
 pub(crate) fn is_for_names(options: &ProxyArgs) -> bool {
@@ -35,57 +23,13 @@ pub(crate) fn is_for_names(options: &ProxyArgs) -> bool {
 /// Forwards requests until a signal ends it.
 pub(crate) fn proxy(options: &ProxyArgs) -> Result<(), String> {
     process::raise_descriptor_limit();
-    let addresses = addresses(options);
-    let mut configuration = configuration_of_addresses(options, &addresses)?;
-    let workers = match options.common.workers {
-        Some(workers) => usize::from(workers),
-        None => thread::available_parallelism().map_or(1, usize::from),
+    let configuration = configuration_of_addresses(options, &addresses(options))?;
+    let shown = Presentation {
+        subject: options.to.join(" "),
+        listen_hint: |error| listen_hint(error, "`--from PORT` is another port"),
+        started: &|_| {},
     };
-    let mut listeners = Vec::new();
-    for address in &addresses {
-        listeners.extend(bind(address, workers).map_err(|error| cannot_listen(address, &error))?);
-    }
-    let state = ServingState::default();
-    let texts = std::mem::take(&mut configuration.texts);
-    let compiled = compile::compile(&configuration, &CarriedState::serving(state.clone()), &Options(String::new()))
-        .map_err(|problems| in_lines(&Problems::new(problems, texts)))?;
-    let logs = Arc::new(Logs::start(&compiled.logs, process::connect).map_err(|problem| problem.to_string())?);
-    upstream_log::observe(&compiled.carried, &logs);
-    let resolver = state.resolver.clone();
-    thread::spawn(move || resolver.run());
-    state.resolver.wait_for_first_look_ups(FIRST_LOOK_UPS_TIMEOUT);
-
-    let (table, limits) = (compiled.table, compiled.limits);
-    let running = Server::from_listeners(listeners, workers)
-        .observe(LogObserver::new(&logs, &limits))
-        .limits(limits)
-        .driver(options.common.driver)
-        .serve_each(move || SiteService::new(table.clone(), workers))
-        .map_err(|error| format!("cannot start: {error}"))?;
-    // Before the line that reports readiness, because a client may act on that line.
-    let reopener = logs.reopener();
-    process::obey_signals(running.handle(), move || reopener.reopen())
-        .map_err(|error| format!("cannot watch signals: {error}"))?;
-    for address in running.addresses() {
-        log::print_line(&format!("serving {} on http://{address}/", options.to.join(" ")));
-    }
-    let (carried, of_names) = (compiled.carried, Arc::downgrade(&logs));
-    thread::spawn(move || {
-        while let Some(logs) = of_names.upgrade() {
-            upstream_log::log_names(&carried, &logs);
-            drop(logs);
-            thread::sleep(LOG_INTERVAL);
-        }
-    });
-    running.join();
-    if let Some(logs) = Arc::into_inner(logs) {
-        logs.flush_and_join();
-    }
-    Ok(())
-}
-
-fn bind(address: &str, workers: usize) -> io::Result<Vec<Listener>> {
-    address.to_socket_addrs()?.map(|address| Listener::bind(address, workers)).collect()
+    options_server::run(configuration, options.common.driver, &shown)
 }
 
 /// Writes the configuration of a proxy for public names, and returns what runs it.
@@ -149,29 +93,7 @@ fn site(names: &str, options: &ProxyArgs) -> String {
 
 /// Reads the settings that the options stand for.
 fn read(text: &str) -> Result<Configuration, String> {
-    config::read(Path::new(OPTIONS), &Options(text.to_owned())).map_err(|problems| in_lines(&problems))
-}
-
-/// Returns the problems without positions in a text that the user has not written.
-fn in_lines(problems: &Problems) -> String {
-    problems.messages().collect::<Vec<_>>().join("\n")
-}
-
-/// The settings that the options stand for.
-struct Options(String);
-
-impl Sources for Options {
-    fn text(&self, _: &Path) -> Result<String, String> {
-        Ok(self.0.clone())
-    }
-
-    fn matching_files(&self, _: &Path, _: &str) -> Result<Vec<PathBuf>, String> {
-        Ok(Vec::new())
-    }
-
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
+    options_server::read(OPTIONS, text)
 }
 
 #[cfg(test)]
@@ -180,6 +102,7 @@ mod tests {
     use crate::cli::{Cli, Command};
     use crate::config::model::{Action, ForwardedHost};
     use clap::Parser;
+    use std::path::Path;
 
     fn options(arguments: &[&str]) -> Result<ProxyArgs, String> {
         let parsed = Cli::try_parse_from(["selvedge", "proxy"].iter().chain(arguments));

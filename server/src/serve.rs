@@ -1,75 +1,87 @@
-//! `selvedge serve`, from top to bottom.
+//! `selvedge serve`: a configuration for one folder.
 
-use crate::certificates::{AcmeSettings, AutomaticCertificates, CertificateFolder, folder_of_user};
-use crate::cli::{AccessLogArg, CommonArgs, ConfigArgs, RunArgs, ServeArgs};
+use crate::certificates::{CertificateFolder, folder_of_user};
+use crate::cli::{AccessLogArg, CommonArgs, ConfigArgs, HeaderArg, RunArgs, ServeArgs, UserArg};
+use crate::config::Configuration;
 use crate::config::model::quote;
-use crate::log::config::{AccessLogConfig, Destination, ErrorFormat, ErrorLogConfig, Level, LogConfig, SiteLogConfig};
-use crate::log::{self, LogObserver, Logs};
-use crate::process;
-use crate::site::{CleanUrls, Listing, PageAddresses, Root, RouteTable, SiteRules, SiteService, TrailingSlash};
+use crate::config::value::Address;
+use crate::options_server::{self, Presentation};
+use crate::process::ListenError;
+use crate::site::Root;
+use crate::site_urls::{open_in_browser, own_addresses};
 use crate::syntax::{HostName, NameReach};
-use selvedge::tls::{Tls, TlsHost};
-use selvedge::{Limits, Server};
+use crate::{log, process};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread;
 
 /// The configuration of `selvedge serve --domain`, beside the folder of certificates.
 const CONFIGURATION: &str = "serve.kdl";
+/// The name of the settings that the options stand for, in problems.
+const OPTIONS: &str = "selvedge serve";
+/// The index of a directory.
+const INDEX: &str = "index.html";
+/// The page for missing files that a directory may have.
+const NOT_FOUND: &str = "404.html";
 
 /// Serves a directory until a signal ends it.
 pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
     process::raise_descriptor_limit();
-    let root = Root::open(&options.dir).map_err(|error| format!("cannot serve {}: {error}", options.dir.display()))?;
+    let root = Root::open(&options.dir).map_err(|error| cannot_serve(&options.dir, &error))?;
     if !root.follows_links() {
         log::print_line("selvedge: this kernel has no openat2 (Linux 5.6), so symbolic links are not followed");
     }
-    let workers = match options.common.workers {
-        Some(workers) => usize::from(workers),
-        None => thread::available_parallelism().map_or(1, usize::from),
+    drop(root);
+    let configuration = configuration_of_addresses(options)?;
+    let shown = Presentation {
+        subject: options.dir.display().to_string(),
+        listen_hint: |error| listen_hint(error, "`--port 0` takes a free port"),
+        started: &|urls| greet(options, urls),
     };
-    let limits = Limits::default();
-    let server =
-        Server::bind_with_workers(&options.listen, workers).map_err(|error| cannot_listen(&options.listen, &error))?;
+    options_server::run(configuration, options.common.driver, &shown)
+}
 
-    let logs = Logs::start(&log_config(options), process::connect).map_err(|problem| problem.to_string())?;
-    let listing = if options.listing { Listing::On } else { Listing::Off };
-    let addresses = PageAddresses {
-        clean_urls: if options.clean_urls { CleanUrls::On } else { CleanUrls::Off },
-        trailing_slash: match &*options.trailing_slash {
-            "add" => TrailingSlash::Add,
-            "remove" => TrailingSlash::Remove,
-            _ => TrailingSlash::Auto,
-        },
-    };
-    let rules = SiteRules::for_directory(Arc::new(root), listing, addresses);
-    let rules = if options.no_compress { rules } else { rules.with_compression() };
-    let table = RouteTable::new(vec![rules]).map_err(|_| "no site")?;
-    let table = Arc::new(table);
-    let server = match options.tls {
-        true => server_with_tls(server, &options.listen)?,
-        false => server,
-    };
-    let running = server
-        .observe(LogObserver::new(&logs, &limits))
-        .limits(limits)
-        .driver(options.common.driver)
-        .serve_each(move || SiteService::new(table.clone(), workers))
-        .map_err(|error| format!("cannot start: {error}"))?;
-
-    // Before the line that reports readiness, because a client may act on that line.
-    let reopener = logs.reopener();
-    process::obey_signals(running.handle(), move || reopener.reopen())
-        .map_err(|error| format!("cannot watch signals: {error}"))?;
-    for address in running.addresses() {
-        let scheme = if options.tls { "https" } else { "http" };
-        log::print_line(&format!("serving {} on {scheme}://{address}/", options.dir.display()));
+/// Prints what a person may need next, and opens the browser.
+fn greet(options: &ServeArgs, urls: &[String]) {
+    if !options.listing && !options.dir.join(INDEX).exists() {
+        log::print_line(&format!(
+            "hint: {} has no {INDEX}, so its page is 404; `--listing` lists directories",
+            options.dir.display()
+        ));
     }
-    running.join();
-    logs.flush_and_join();
-    Ok(())
+    let url = urls.iter().find(|url| url.starts_with("http"));
+    match url.filter(|_| options.open).map(|url| open_in_browser(url)) {
+        Some(Err(problem)) => log::print_line(&format!("selvedge: {problem}")),
+        None if options.open => log::print_line("hint: no browser opens a Unix socket"),
+        _ => {}
+    }
+}
+
+/// Explains why a directory cannot be served, and what may be meant.
+fn cannot_serve(dir: &Path, error: &io::Error) -> String {
+    let text = dir.to_str().unwrap_or_default();
+    let hint = match dir.extension().and_then(|extension| extension.to_str()) {
+        Some("kdl") => format!("; `selvedge run {text}` serves a configuration"),
+        _ if text.trim_start_matches(':').parse::<u16>().is_ok() => {
+            format!("; `--port {}` is a port", text.trim_start_matches(':'))
+        }
+        _ if text.contains("://") => format!("; `selvedge proxy --to {text}` forwards requests to a server"),
+        _ => String::new(),
+    };
+    format!("cannot serve {}: {error}{hint}", dir.display())
+}
+
+/// Returns what to do if an address cannot be bound. `otherwise` is for a port that is in use.
+pub(crate) fn listen_hint(error: &ListenError, otherwise: &str) -> String {
+    let ListenError { address, why } = error;
+    let hint = match address {
+        Address::Inet(address) if why.contains("ermission denied") && address.port() < 1024 => {
+            "a port below 1024 needs root or CAP_NET_BIND_SERVICE"
+        }
+        Address::Inet(_) | Address::Name { .. } if why.contains("in use") => otherwise,
+        _ => return String::new(),
+    };
+    format!("; {hint}")
 }
 
 /// Writes the configuration of `selvedge serve --domain`, a site for public names, and returns what runs it.
@@ -96,19 +108,94 @@ pub(crate) fn write_configuration(folder: &Path, (name, text): (&str, &str)) -> 
     Ok(file)
 }
 
+/// Reads the configuration of a directory that is served at addresses.
+fn configuration_of_addresses(options: &ServeArgs) -> Result<Configuration, String> {
+    let mut text = String::new();
+    let tls = if options.tls { "#true" } else { "#false" };
+    let addresses = options.addresses()?;
+    for address in &addresses {
+        let address = match address.strip_prefix("unix:") {
+            Some(path) => quote(&format!("unix:{}", absolute(Path::new(path))?)),
+            None => quote(address),
+        };
+        let _ = writeln!(text, "listen {address} tls={tls}");
+    }
+    text += &common_settings(&options.common)?;
+    let names = match options.tls {
+        true => {
+            let folder = folder_of_user().ok_or("certificates need a folder: set HOME")?;
+            let _ = writeln!(text, "certificate-folder {}", quoted_path(&folder)?);
+            let names = names_with_certificates(&addresses).map(|name| quote(&name.to_string()));
+            format!("{} \"*\"", names.collect::<Vec<_>>().join(" "))
+        }
+        false => "\"*\"".to_owned(),
+    };
+    text += &site(options, &names)?;
+    options_server::read(OPTIONS, &text)
+}
+
+/// Returns the names and addresses by which clients of these listeners may reach this machine, as far as the own
+/// authority certifies them.
+fn names_with_certificates(addresses: &[String]) -> impl Iterator<Item = HostName> {
+    let hosts = addresses.iter().filter_map(|address| address.rsplit_once(':').map(|(host, _)| host.to_owned()));
+    let is_all = addresses.iter().any(|address| address.starts_with("0.0.0.0:") || address.starts_with("[::]:"));
+    let own = if is_all { own_addresses() } else { Vec::new() };
+    let own = own.into_iter().map(|ip| if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() });
+    let texts = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).into_iter().chain(hosts).chain(own);
+    let mut names: Vec<HostName> = Vec::new();
+    for text in texts.filter(|text| !matches!(&**text, "0.0.0.0" | "[::]")) {
+        if let Ok(name) = text.parse::<HostName>()
+            && name.reach() == NameReach::Internal
+            && !names.contains(&name)
+        {
+            names.push(name);
+        }
+    }
+    names.into_iter()
+}
+
 fn configuration(options: &ServeArgs, folder: &Path) -> Result<String, String> {
     let mut text = head_of_names("serve", folder, options.acme_directory.as_deref())?;
     text += &common_settings(&options.common)?;
-    let listing = if options.listing { "    listing #true\n" } else { "" };
-    let names = quoted_names(&options.domains);
-    let compress = if options.no_compress { "" } else { "    compress #true\n" };
-    let slash = match &*options.trailing_slash {
-        "auto" => String::new(),
-        word => format!("    trailing-slash {word}\n"),
+    text += &site(options, &quoted_names(&options.domains))?;
+    Ok(text)
+}
+
+/// Returns the site of the options.
+fn site(options: &ServeArgs, names: &str) -> Result<String, String> {
+    let mut text = format!("site {names} {{\n    root {}\n", quoted_path(&options.dir)?);
+    let mut line = |setting: String| {
+        let _ = writeln!(text, "    {setting}");
     };
-    let clean = if options.clean_urls { "    clean-urls #true\n" } else { "" };
-    let root = quoted_path(&options.dir)?;
-    let _ = writeln!(text, "site {names} {{\n    root {root}\n{listing}{compress}{clean}{slash}}}");
+    let flags = [
+        (options.listing, "listing #true"),
+        (!options.no_compress, "compress #true"),
+        (options.clean_urls, "clean-urls #true"),
+        (options.domains.is_empty() && options.tls, "https-redirect #false"),
+        (options.no_cache, "cache-control \"*\" \"no-cache\""),
+        (options.spa, "route \"/*\" { files fallback=\"/index.html\"; }"),
+    ];
+    flags.iter().filter(|(is_on, _)| *is_on).for_each(|(_, setting)| line((*setting).to_owned()));
+    if options.trailing_slash != "auto" {
+        line(format!("trailing-slash {}", options.trailing_slash));
+    }
+    for HeaderArg { name, value } in &options.headers {
+        line(format!("header {} {}", quote(name), quote(value)));
+    }
+    if !options.cors.is_empty() {
+        let origins: Vec<String> = options.cors.iter().map(|origin| quote(origin)).collect();
+        line(format!("cors {}", origins.join(" ")));
+    }
+    if !options.users.is_empty() {
+        let user = |UserArg { name, hash }: &UserArg| format!("user {} {}; ", quote(name), quote(hash));
+        line(format!("basic-auth {{ {}}}", options.users.iter().map(user).collect::<String>()));
+    }
+    let has_page = || options.dir.join(NOT_FOUND).is_file();
+    let not_found = options.not_found.as_deref().or_else(|| has_page().then_some(NOT_FOUND));
+    if let Some(page) = not_found {
+        line(format!("error-page 404 {}", quote(&format!("/{}", page.trim_start_matches('/')))));
+    }
+    text += "}\n";
     Ok(text)
 }
 
@@ -134,7 +221,7 @@ pub(crate) fn common_settings(options: &CommonArgs) -> Result<String, String> {
     let target = |file: &Option<PathBuf>, otherwise: &str| file.as_deref().map_or(Ok(quote(otherwise)), quoted_path);
     let access = match &options.log {
         AccessLogArg::Off => "access \"off\"".to_owned(),
-        AccessLogArg::In { text, .. } => {
+        AccessLogArg::In(text) => {
             format!("access {} format={}", target(&options.access_log, "stdout")?, quote(text))
         }
     };
@@ -150,52 +237,12 @@ pub(crate) fn quoted_names(names: &[HostName]) -> String {
 
 /// Quotes a path, which is made absolute.
 fn quoted_path(path: &Path) -> Result<String, String> {
+    absolute(path).map(|path| quote(&path))
+}
+
+fn absolute(path: &Path) -> Result<String, String> {
     let path = std::path::absolute(path).map_err(|error| format!("cannot find {}: {error}", path.display()))?;
-    path.to_str().map(quote).ok_or_else(|| format!("{} is not UTF-8", path.display()))
-}
-
-/// Gives a server certificates of the own authority, for the names and addresses by which this machine is reached.
-fn server_with_tls(server: Server, listen: &str) -> Result<Server, String> {
-    let folder = folder_of_user().ok_or("certificates need a folder: set HOME")?;
-    let automatic = Arc::new(AutomaticCertificates::default());
-    let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host).trim_matches(['[', ']']).to_ascii_lowercase();
-    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    let is_internal = host.parse::<HostName>().is_ok_and(|name| name.reach() == NameReach::Internal);
-    if is_internal && !names.contains(&host) && host != "0.0.0.0" {
-        names.insert(0, host);
-    }
-    automatic.use_folder(&folder)?;
-    let set = |name: &String| Ok((name.clone(), automatic.certificates(name, NameReach::Internal)?));
-    let sets = names.iter().map(set).collect::<Result<Vec<_>, String>>()?;
-    automatic.apply(AcmeSettings::default(), (&names, &[]));
-    thread::spawn(move || automatic.run());
-    let host = TlsHost::builder().certificates_by_name(sets).build().map_err(|error| error.to_string())?;
-    Ok(server.tls(Tls::new(host)))
-}
-
-/// Returns a log configuration with one site, at most one access log, and an error log.
-fn log_config(options: &ServeArgs) -> LogConfig {
-    let to = |path: &Option<PathBuf>, otherwise| path.as_ref().map_or(otherwise, Destination::file);
-    let access = match &options.common.log {
-        AccessLogArg::Off => vec![],
-        AccessLogArg::In { format, .. } => vec![AccessLogConfig {
-            destination: to(&options.common.access_log, Destination::StandardOutput),
-            format: format.clone(),
-        }],
-    };
-    let site = SiteLogConfig { name: String::new(), access: (0..access.len()).collect(), error: None };
-    let destination = to(&options.common.error_log, Destination::StandardError);
-    let error = ErrorLogConfig { destination, format: ErrorFormat::Text, level: Level::Info };
-    LogConfig { access, sites: vec![site], error, site_errors: Vec::new() }
-}
-
-/// Explains why an address is invalid and suggests another.
-pub(crate) fn cannot_listen(address: &str, error: &io::Error) -> String {
-    let hint = match address.trim_start_matches(':').parse::<u16>() {
-        Ok(port) => format!("; an address is needed too, as in 127.0.0.1:{port}"),
-        Err(_) => String::new(),
-    };
-    format!("cannot listen on {address}: {error}{hint}")
+    path.into_os_string().into_string().map_err(|path| format!("{} is not UTF-8", path.display()))
 }
 
 #[cfg(test)]
@@ -203,7 +250,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use crate::config::model::Switch;
-    use crate::config::{self, Configuration, Sources};
+    use crate::config::{self, Sources};
     use clap::Parser;
 
     struct Text(String);

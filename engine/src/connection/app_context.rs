@@ -2,6 +2,7 @@
 
 use crate::limits::Limits;
 use crate::net::worker::Worker;
+use crate::service::ErrorHook;
 use selvedge_proto::date::HttpDate;
 use selvedge_proto::http1::write::CommonFields;
 use std::cell::Cell;
@@ -16,8 +17,13 @@ pub(crate) struct AppContext<T, O> {
 }
 
 impl<T, O> AppContext<T, O> {
-    pub(crate) fn new(service: T, observer: O, limits: Limits, worker: Rc<Worker>) -> Rc<Self> {
-        let shared = Rc::new(SharedContext::new(limits));
+    pub(crate) fn new(
+        service: T,
+        observer: O,
+        (limits, error_hook): (Limits, ErrorHook),
+        worker: Rc<Worker>,
+    ) -> Rc<Self> {
+        let shared = Rc::new(SharedContext { error_hook, ..SharedContext::new(limits) });
         Rc::new(Self { service, observer, shared, worker })
     }
 
@@ -37,6 +43,8 @@ pub(super) enum AppState {
 /// State that all connections of one worker and app version share, independent of the application's type.
 pub(crate) struct SharedContext {
     pub(super) limits: Limits,
+    /// Gives the engine's own errors the application's form.
+    pub(super) error_hook: ErrorHook,
     /// The `Server` and `Date` lines, and the second for which they were made.
     cached_fields: Cell<(i64, CommonFields)>,
     pub(super) app_state: Cell<AppState>,
@@ -46,6 +54,7 @@ impl SharedContext {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
+            error_hook: ErrorHook::default(),
             cached_fields: Cell::new((0, CommonFields::new(HttpDate::from_unix(0)))),
             app_state: Cell::new(AppState::Current),
         }

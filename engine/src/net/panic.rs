@@ -1,7 +1,7 @@
 //! Catches panics and records their locations for the log.
 //!
 //! Only the panic hook sees the location. The hook stores it for [`catch`] on that thread. Panics outside of
-//! [`catch`] go to the previous hook.
+//! [`catch`] go to the previous hook, and so do those of a thread without an observer that reports them.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -10,6 +10,7 @@ use std::sync::Once;
 
 thread_local! {
     static CATCHING: Cell<bool> = const { Cell::new(false) };
+    static PRINTING: Cell<bool> = const { Cell::new(false) };
     static CAUGHT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -21,13 +22,23 @@ pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     result.map_err(|payload| CAUGHT.take().unwrap_or_else(|| message(&*payload).to_owned()))
 }
 
+/// Passes the caught panics of this thread to the previous hook, too, which prints them by default.
+pub(crate) fn print_caught() {
+    PRINTING.set(true);
+}
+
 /// Installs the panic hook. Later calls do nothing.
 pub(crate) fn install_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let previous = take_hook();
         set_hook(Box::new(move |info| match CATCHING.try_with(Cell::get) {
-            Ok(true) => CAUGHT.set(Some(describe(info))),
+            Ok(true) => {
+                CAUGHT.set(Some(describe(info)));
+                if PRINTING.get() {
+                    previous(info);
+                }
+            }
             _ => previous(info),
         }));
     });

@@ -6,6 +6,7 @@
 
 mod admission;
 mod body;
+mod error_hook;
 mod exchange;
 mod request;
 mod request_id;
@@ -21,6 +22,8 @@ pub(crate) use admission::AdmissionHook;
 pub use body::{
     Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError, StreamId, UpgradeHandler, UpgradeResponse,
 };
+pub use error_hook::EngineError;
+pub(crate) use error_hook::ErrorHook;
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
 pub use request::{
@@ -87,6 +90,36 @@ pub enum HalfClosed {
 /// Receives finished requests, closed connections and server events, for log, metrics and status.
 ///
 /// The worker calls it after the response was sent; it must not block. Each worker owns a clone.
+///
+/// ```no_run
+/// use selvedge::service::{Exchange, ServerEvent};
+/// use selvedge::{Observer, Request, Response, Server, StatusCode};
+///
+/// #[derive(Clone)]
+/// struct ErrorLog;
+///
+/// impl Observer for ErrorLog {
+///     fn finished(&self, exchange: &Exchange<'_>) {
+///         if let Some(reject) = exchange.reject {
+///             eprintln!("{} refused with {}: {}", exchange.peer, exchange.status.code(), reject.message());
+///         }
+///     }
+///
+///     fn event(&self, event: &ServerEvent) {
+///         if let ServerEvent::Panic { message, .. } = event {
+///             eprintln!("panic: {message}");
+///         }
+///     }
+///
+///     fn reports_panics(&self) -> bool {
+///         true
+///     }
+/// }
+///
+/// let app = async |_: &mut Request| Response::new(StatusCode::OK).body("Hello!");
+/// Server::bind("127.0.0.1:3000")?.observe(ErrorLog).serve(app)?.join();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Observer: 'static {
     /// Returns whether [`Exchange::elapsed`] is wanted, which costs two clock reads per request.
     fn wants_elapsed(&self) -> bool {
@@ -101,6 +134,13 @@ pub trait Observer: 'static {
 
     /// Called when an event of the server itself occurs.
     fn event(&self, _event: &ServerEvent) {}
+
+    /// Returns whether the observer reports [`ServerEvent::Panic`]. Otherwise (the default), the panic hook of the process
+    /// gets panics of the application, too, and prints them to standard error, unless the application has set another
+    /// hook. Called once for each worker.
+    fn reports_panics(&self) -> bool {
+        false
+    }
 
     /// Called at most about 4 times per second while the worker has connections, and once before
     /// it ends. Use it to flush buffered data.
@@ -129,6 +169,10 @@ impl<O: Observer> Observer for Rc<O> {
 
     fn event(&self, event: &ServerEvent) {
         (**self).event(event);
+    }
+
+    fn reports_panics(&self) -> bool {
+        (**self).reports_panics()
     }
 
     fn tick(&self) {

@@ -22,6 +22,8 @@ pub struct Response {
     reason: Option<&'static str>,
     persistence: Persistence,
     lease: Option<ResponseLease>,
+    /// The sentence for the client, if it is an error of the engine.
+    engine_text: Option<&'static str>,
 }
 
 /// Fields owned by one response, or shared by many responses.
@@ -73,6 +75,7 @@ impl Response {
             reason: None,
             persistence: Persistence::KeepAlive,
             lease: None,
+            engine_text: None,
         }
     }
 
@@ -85,7 +88,28 @@ impl Response {
             reason: None,
             persistence: Persistence::KeepAlive,
             lease: None,
+            engine_text: None,
         }
+    }
+
+    /// Creates an error of the engine itself, to which the application may give another form.
+    pub(crate) fn engine_error(status: StatusCode, text: &'static str) -> Self {
+        Self { engine_text: Some(text), ..Self::error_with_text(status, text) }
+    }
+
+    /// Returns the sentence for the client, if it is an error of the engine.
+    pub(crate) fn engine_text(&self) -> Option<&'static str> {
+        self.engine_text
+    }
+
+    /// Returns the response with the status, the reason and the persistence of an error that it replaces.
+    pub(crate) fn in_place_of(mut self, error: &Self) -> Self {
+        self.status = error.status;
+        self.reason = error.reason.or(self.reason);
+        if error.persistence == Persistence::Close {
+            self.persistence = Persistence::Close;
+        }
+        self
     }
 
     /// Creates a small error page with the status code and its name.
@@ -246,14 +270,14 @@ impl From<ContentError> for Response {
     fn from(error: ContentError) -> Self {
         // The close reason of the connection contains the reason and its limit.
         let response = match error {
-            ContentError::Rejected(reject) => Self::error_with_text(reject.status(), reject.message()),
+            ContentError::Rejected(reject) => Self::engine_error(reject.status(), reject.message()),
             ContentError::TooLarge => {
-                Self::error_with_text(StatusCode::CONTENT_TOO_LARGE, selvedge_proto::Reject::ContentTooLarge.message())
+                Self::engine_error(StatusCode::CONTENT_TOO_LARGE, selvedge_proto::Reject::ContentTooLarge.message())
             }
             ContentError::TooSlow => {
-                Self::error_with_text(StatusCode::REQUEST_TIMEOUT, "the request content arrived too slowly")
+                Self::engine_error(StatusCode::REQUEST_TIMEOUT, "the request content arrived too slowly")
             }
-            ContentError::Disconnected | ContentError::Ended => Self::error(StatusCode::BAD_REQUEST),
+            ContentError::Disconnected | ContentError::Ended => Self::engine_error(StatusCode::BAD_REQUEST, ""),
         };
         match error {
             // The connection can continue after this error.

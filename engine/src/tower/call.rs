@@ -9,12 +9,14 @@
 //! then takes this instance, and the worker continues with a new clone.
 
 use crate::service::{HalfClosed, Request, Response, Service};
+use crate::tower::connection_info::ConnectionTarget;
 use crate::tower::convert;
 use crate::tower::request_context::RequestContext;
 use crate::tower::{Body, BoxError};
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{self, poll_fn};
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -75,31 +77,33 @@ where
 
 /// A tower service that makes a service for each connection.
 #[derive(Debug)]
-pub struct PerConnection<M> {
+pub struct PerConnection<M, C = SocketAddr> {
     make: RefCell<M>,
     options: ServiceOptions,
+    target: PhantomData<fn() -> C>,
 }
 
-impl<M> PerConnection<M> {
+impl<M, C: ConnectionTarget> PerConnection<M, C> {
     pub(super) fn new(make: M, options: ServiceOptions) -> Self {
-        Self { make: RefCell::new(make), options }
+        Self { make: RefCell::new(make), options, target: PhantomData }
     }
 
     /// Makes the service for the connection of a request, and stores it in the connection.
     async fn make_service<S: 'static>(&self, request: &mut Request) -> Result<Rc<RefCell<S>>, M::Error>
     where
-        M: TowerService<SocketAddr, Response = S> + Clone,
+        M: TowerService<C, Response = S> + Clone,
     {
         let own = ready(&self.make).await?;
-        let service = Rc::new(RefCell::new(call(&self.make, own, request.peer()).await?));
+        let service = Rc::new(RefCell::new(call(&self.make, own, C::of(request)).await?));
         request.inner.connection_extensions = Some(service.clone());
         Ok(service)
     }
 }
 
-impl<M, S, B> Service for PerConnection<M>
+impl<M, C, S, B> Service for PerConnection<M, C>
 where
-    M: TowerService<SocketAddr, Response = S> + Clone + 'static,
+    C: ConnectionTarget,
+    M: TowerService<C, Response = S> + Clone + 'static,
     M::Error: Into<BoxError>,
     S: TowerService<http::Request<Body>, Response = http::Response<B>> + Clone + 'static,
     S::Error: Into<BoxError>,

@@ -70,7 +70,7 @@ pub(super) fn to_http_request(
         }
     };
     let Some(uri) = request_target::uri(request, target, authority) else {
-        return Err(Response::error_with_text(StatusCode::BAD_REQUEST, "the request target is not a URI"));
+        return Err(Response::engine_error(StatusCode::BAD_REQUEST, "the request target is not a URI"));
     };
     let mut converted = http::Request::new(super::Body::empty());
     *converted.uri_mut() = uri;
@@ -237,7 +237,7 @@ where
     let mut response = Response::new(status);
     let mut headers = parts.headers;
     let mut announced_length = None;
-    let (mut announces_trailers, mut closes_connection, mut has_content_coding) = (false, false, false);
+    let (mut announces_trailers, mut closes_connection) = (false, false);
     let fields = response.fields_mut();
     for (name, value) in &headers {
         if name == header::CONTENT_LENGTH {
@@ -246,7 +246,6 @@ where
             closes_connection |= list_members(value.as_bytes()).any(|option| option.eq_ignore_ascii_case(b"close"));
         } else {
             announces_trailers |= name == header::TRAILER;
-            has_content_coding |= name == header::CONTENT_ENCODING;
             // Both are valid. `append` refuses the fields that only the engine writes.
             let _ = fields.append(name.as_str(), value.as_bytes());
         }
@@ -282,7 +281,6 @@ where
                 exact_length,
                 announced_length,
                 trailers,
-                has_content_coding,
                 method: context.method,
                 forbids_content,
             };
@@ -293,7 +291,7 @@ where
 
 /// Returns the response for an error of the application, with a reason for the log.
 pub(super) fn application_error(reason: &'static str) -> Response {
-    Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason(reason)
+    Response::engine_error(StatusCode::INTERNAL_SERVER_ERROR, "").log_reason(reason)
 }
 
 impl ConversionContext {

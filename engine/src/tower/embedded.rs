@@ -102,6 +102,8 @@ enum CallState<S, B> {
     Requested(Arc<Shared<S>>, Box<http::Request<B>>),
     /// A task on this worker runs the application.
     OnWorker(AbortOnDrop),
+    /// The response is known.
+    Ready(Box<http::Response<EmbeddedBody>>),
     /// The fallback thread for other servers runs the application.
     OnFallbackThread(oneshot::Receiver<http::Response<EmbeddedBody>>),
     Done,
@@ -113,6 +115,15 @@ struct AbortOnDrop(JoinHandle<http::Response<EmbeddedBody>>);
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+impl<S, B> EmbeddedFuture<S, B> {
+    /// Creates a future with a response that needs no call of the application, such as a redirect. Its content is not
+    /// a stream.
+    pub fn ready(response: Response) -> Self {
+        let response = Box::new(to_http::build_response(response, None));
+        Self { state: CallState::Ready(response), service: PhantomData }
     }
 }
 
@@ -142,6 +153,12 @@ where
                     return Poll::Ready(Ok(received.unwrap_or_else(|_| failure_response())));
                 }
                 CallState::Done => return Poll::Pending,
+                ready @ CallState::Ready(_) => {
+                    let CallState::Ready(response) = std::mem::replace(ready, CallState::Done) else {
+                        return Poll::Pending;
+                    };
+                    return Poll::Ready(Ok(*response));
+                }
                 requested => {
                     let CallState::Requested(shared, request) = std::mem::replace(requested, CallState::Done) else {
                         return Poll::Pending;

@@ -6,6 +6,13 @@ use std::os::fd::OwnedFd;
 
 /// A type that converts to a [`Listener`]: a listening TCP or Unix socket of the standard library or
 /// of tokio.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no listening socket",
+    label = "this is no listener of the standard library, of tokio or of this library",
+    note = "bind an address first: `tokio::net::TcpListener::bind(\"127.0.0.1:3000\").await?`",
+    note = "a listener with streams of its own type implements `selvedge::StreamListener`, and belongs to \
+            `selvedge::serve_streams(listener, app)`"
+)]
 pub trait IntoListener {
     /// Converts to a listener.
     ///

@@ -30,8 +30,6 @@ pub(super) struct ResponseContent<B> {
     /// The length according to Content-Length.
     pub(super) announced_length: Option<u64>,
     pub(super) trailers: Trailers,
-    /// Whether it has a content coding.
-    pub(super) has_content_coding: bool,
     pub(super) method: Method,
     /// Whether the status code forbids content.
     pub(super) forbids_content: bool,
@@ -68,12 +66,11 @@ where
         }
     }
 
-    /// Returns the length that the response to a GET would have. The body is dropped unread. The length of encoded
-    /// content that a layer has already removed is unknown.
+    /// Returns the length that the response to a GET would have, as far as it is known. The body is dropped unread.
     fn length_of_get(&self) -> Option<u64> {
-        let is_unknown = self.exact_length.is_none() || self.has_content_coding;
-        let length = self.announced_length.or(self.exact_length.filter(|_| !self.body.is_end_stream()));
-        if is_unknown { length } else { Some(length.unwrap_or(0)) }
+        //= RFC 9110 §9.3.2: a field that is known only while content is generated is omitted
+        // An empty body may be one that a layer or axum has removed, so it tells no length.
+        self.announced_length.or(self.exact_length.filter(|length| *length > 0 && !self.body.is_end_stream()))
     }
 }
 

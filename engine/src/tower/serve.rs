@@ -1,14 +1,16 @@
 //! `serve(listener, app)`, with the signature of `axum::serve`.
 
 use crate::limits::Limits;
+use crate::net::stream_listener::StreamListener;
 use crate::replace_app::PlainHttp2;
 use crate::server::{ExitCause, RunningServer, Server, limit_methods};
-use crate::service::HalfClosed;
+use crate::service::{EngineError, HalfClosed, NoObserver, Observer, Response};
 use crate::tower::{Application, IntoListener};
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::io;
 use std::marker::PhantomData;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
@@ -38,24 +40,52 @@ where
     Serve { server, app, signal: None, kind: PhantomData }
 }
 
+/// Serves an application on a listener with streams of its own type; see [`StreamListener`]. All else is as for
+/// [`serve`].
+pub fn serve_streams<A, K>(listener: impl StreamListener, app: A) -> Serve<A, K>
+where
+    A: Application<K> + Clone + Send,
+{
+    let server = Server::from_listeners(Vec::new(), crate::server::available_cores()).add_stream_listener(listener);
+    Serve { server: Ok(server), app, signal: None, kind: PhantomData }
+}
+
 /// A server and its application before the start; see [`serve`].
+///
+/// ```no_run
+/// use axum::{Router, routing::get};
+/// use std::time::Duration;
+///
+/// # async fn run() -> std::io::Result<()> {
+/// let app = Router::new().route("/", get(async || "Hello!"));
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// let server = selvedge::serve(listener, app.into_make_service())
+///     .workers(2)
+///     .body_bytes_max(1 << 20)
+///     .shutdown_timeout(Duration::from_secs(5))
+///     .with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) });
+/// println!("listening on http://{}", server.local_addr()?);
+/// server.await
+/// # }
+/// ```
 #[must_use = "a server does nothing until it is awaited or started"]
-pub struct Serve<A, K> {
-    server: io::Result<Server>,
+pub struct Serve<A, K, O = NoObserver> {
+    server: io::Result<Server<O>>,
     app: A,
     signal: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     kind: PhantomData<fn() -> K>,
 }
 
-impl<A, K> fmt::Debug for Serve<A, K> {
+impl<A, K, O: fmt::Debug> fmt::Debug for Serve<A, K, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Serve").field("server", &self.server).finish_non_exhaustive()
     }
 }
 
-impl<A, K> Serve<A, K>
+impl<A, K, O> Serve<A, K, O>
 where
     A: Application<K> + Clone + Send,
+    O: Observer + Clone + Send,
 {
     /// Shuts down gracefully when this future resolves; see [`crate::Handle::stop`].
     pub fn with_graceful_shutdown(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
@@ -67,6 +97,11 @@ where
     pub fn add_listener(mut self, listener: impl IntoListener) -> Self {
         self.server = self.server.and_then(|server| server.add_listener(listener));
         self
+    }
+
+    /// Also serves the application on a listener with streams of its own type.
+    pub fn add_stream_listener(self, listener: impl StreamListener) -> Self {
+        self.with(|server| server.add_stream_listener(listener))
     }
 
     /// Uses TLS at the listeners; see [`Server::tls`].
@@ -109,12 +144,35 @@ where
         self.with(Server::early_hints)
     }
 
+    /// Sets the observer of requests, connections and panics; see [`Server::observe`]. With the feature `tracing`,
+    /// `TracingObserver` reports them as events.
+    pub fn observe<P: Observer + Clone + Send>(self, observer: P) -> Serve<A, K, P> {
+        let Self { server, app, signal, kind } = self;
+        Serve { server: server.map(|server| server.observe(observer)), app, signal, kind }
+    }
+
+    /// Sets the form of the errors that the engine responds with by itself; see [`Server::error_responses`].
+    pub fn error_responses(self, hook: impl Fn(&EngineError<'_>) -> Option<Response> + Send + Sync + 'static) -> Self {
+        self.with(|server| server.error_responses(hook))
+    }
+
+    /// Returns the address of the first TCP listener, with the port that was taken for port 0.
+    ///
+    /// # Errors
+    /// If the listener is invalid, or no listener has a TCP address, such as a Unix socket.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.server {
+            Ok(server) => server.local_addr(),
+            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        }
+    }
+
     limit_methods!(|serve, value, set| serve.with(|mut server| {
         set(server.limits_mut(), value);
         server
     }));
 
-    fn with(mut self, change: impl FnOnce(Server) -> Server) -> Self {
+    fn with(mut self, change: impl FnOnce(Server<O>) -> Server<O>) -> Self {
         self.server = self.server.map(change);
         self
     }
@@ -130,10 +188,11 @@ where
     }
 }
 
-impl<A, K> IntoFuture for Serve<A, K>
+impl<A, K, O> IntoFuture for Serve<A, K, O>
 where
     A: Application<K> + Clone + Send,
     K: 'static,
+    O: Observer + Clone + Send,
 {
     type Output = io::Result<()>;
     type IntoFuture = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;

@@ -1,8 +1,8 @@
 //! Tests of the engine over sockets. The unit tests cover one connection, with virtual time and in-memory streams.
 //!
 //! Servers use io_uring if the system allows it; `support::other_driver` runs all tests with epoll as well.
-//! `allocations` and `exit_cause` are binaries of their own, because an allocator and a limit of the process are theirs
-//! alone.
+//! `allocations`, `exit_cause` and `panic_hook` are binaries of their own, because an allocator, a limit and the panic hook
+//! of the process are theirs alone.
 
 mod support;
 
@@ -18,8 +18,10 @@ mod http2;
 mod http2_load;
 mod http2_tunnels;
 mod layers;
+mod library;
 mod listeners;
 mod observer;
+mod own_streams;
 mod replace_app;
 mod server;
 mod splices;

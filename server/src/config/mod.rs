@@ -33,6 +33,8 @@ pub(crate) mod value;
 #[cfg(feature = "program")]
 pub(crate) use include::has_wildcard;
 pub(crate) use position::{Span, Texts};
+#[cfg(feature = "program")]
+pub(crate) use problem::ColouredProblems;
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use reader::RawValue;
 pub(crate) use requirement::{MachineRequirement, MachineRequirementKind, PageUse};

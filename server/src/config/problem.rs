@@ -133,19 +133,52 @@ impl Problems {
     }
 }
 
+/// Codes of a terminal around the parts of a problem.
+#[derive(Clone, Copy)]
+struct Colours {
+    place: &'static str,
+    caret: &'static str,
+    suggestion: &'static str,
+    end: &'static str,
+}
+
+/// A text without colours.
+const PLAIN: Colours = Colours { place: "", caret: "", suggestion: "", end: "" };
+/// Bold places, red carets, green suggestions (ECMA-48 §8.3.117).
+#[cfg(feature = "program")]
+const COLOURED: Colours = Colours { place: "\x1b[1m", caret: "\x1b[1;31m", suggestion: "\x1b[32m", end: "\x1b[0m" };
+
+/// Problems in the colours of a terminal.
+#[cfg(feature = "program")]
+pub(crate) struct ColouredProblems<'p>(pub(crate) &'p Problems);
+
+#[cfg(feature = "program")]
+impl fmt::Display for ColouredProblems<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, COLOURED)
+    }
+}
+
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, PLAIN)
+    }
+}
+
+impl Problems {
+    fn write(&self, f: &mut fmt::Formatter<'_>, colours: Colours) -> fmt::Result {
+        let Colours { place: bold, suggestion: green, end, .. } = colours;
         for problem in self.list.iter().take(PRINTED_MAX) {
             let position = self.texts.position(problem.at);
             let Position { file, line, column, .. } = position;
-            writeln!(f, "{}:{line}:{column}: {}", file.display(), problem.message)?;
-            write_excerpt(f, &position)?;
+            writeln!(f, "{bold}{}:{line}:{column}:{end} {}", file.display(), problem.message)?;
+            write_excerpt(f, &position, colours)?;
             if let Some((place, what)) = problem.related {
                 let Position { file, line, column, .. } = self.texts.position(place);
                 writeln!(f, "  {what}: {}:{line}:{column}", file.display())?;
             }
             if !problem.suggestion.is_empty() {
-                writeln!(f, "  {}", problem.suggestion)?;
+                writeln!(f, "  {green}{}{end}", problem.suggestion)?;
             }
         }
         match self.list.len().saturating_sub(PRINTED_MAX) {
@@ -164,7 +197,8 @@ const EXCERPT_CHARACTERS: usize = 90;
 
 /// Writes the line and a caret below it. A long line is cut around the position. Control characters are shown as a
 /// full stop, so that the caret stays in place.
-fn write_excerpt(f: &mut fmt::Formatter<'_>, position: &Position<'_>) -> fmt::Result {
+fn write_excerpt(f: &mut fmt::Formatter<'_>, position: &Position<'_>, colours: Colours) -> fmt::Result {
+    let Colours { caret: red, end, .. } = colours;
     let visible = |c: char| match c {
         '\t' => ' ',
         c if c.is_control() => '.',
@@ -177,5 +211,6 @@ fn write_excerpt(f: &mut fmt::Formatter<'_>, position: &Position<'_>) -> fmt::Re
     let number = position.line.to_string();
     let width = position.within.chars().take(EXCERPT_CHARACTERS).count().max(1);
     writeln!(f, "  {number} | {}", shown.trim_end())?;
-    writeln!(f, "  {:indent$} | {:before$}{:^<width$}", "", "", "", indent = number.len(), before = before.len())
+    let (indent, before) = (number.len(), before.len());
+    writeln!(f, "  {:indent$} | {:before$}{red}{:^<width$}{end}", "", "", "")
 }

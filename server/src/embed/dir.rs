@@ -7,10 +7,12 @@ use crate::site::{
 };
 use crate::syntax::{Pattern, ResponseSelector};
 use selvedge::proto::path::SafePath;
+use selvedge::tower::{BoxError, EmbeddedFuture};
 use selvedge::{Embedded, StatusCode};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use tower_service::Service as _;
 
 /// Serves the files beneath a directory, as `selvedge serve` does.
 ///
@@ -28,6 +30,9 @@ use std::sync::{Arc, OnceLock};
 ///     .nest_service("/assets", ServeDir::new("assets").cache_control("max-age=86400"))
 ///     .fallback_service(ServeDir::new("public").not_found("404.html"));
 /// ```
+///
+/// With the feature `axum`, a request for `/assets` of `nest_service("/assets", ...)` is redirected to `/assets/`, which
+/// relative links of its index need.
 ///
 /// A change of a file is visible within one second. If the directory cannot be opened, every request gets 500
 /// and tries again. Use [`ServeDir::opened`] to get an error at the start.
@@ -75,6 +80,18 @@ impl ServeDir {
         let directory = Arc::new(ServedDirectory { rules, table: OnceLock::new() });
         let source = directory.clone().source();
         Self { directory, service: Embedded::new(move || LocalSites::new(source.clone())) }
+    }
+
+    /// Responds to a request of the ecosystem's types.
+    fn respond<B>(&mut self, request: http::Request<B>) -> EmbeddedFuture<LocalSites, B>
+    where
+        B: http_body::Body + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        match super::redirect_of_nested_root(&request) {
+            Some(redirect) => EmbeddedFuture::ready(redirect),
+            None => self.service.call(request),
+        }
     }
 
     fn with_rules(self, change: impl FnOnce(&mut DirRules)) -> Self {

@@ -60,7 +60,29 @@ impl fmt::Debug for LocalSites {
     }
 }
 
-/// Implements tower's `Service` by the field `service`.
+/// Returns the redirect of a request for the folder that axum's `nest_service` or `nest` serves at `/path`, to `/path/`.
+/// Relative links of its index need the slash, and the application sees `/` for both.
+#[cfg(feature = "axum")]
+fn redirect_of_nested_root<B>(request: &http::Request<B>) -> Option<Response> {
+    use axum::extract::{NestedPath, OriginalUri};
+    let is_nested_root = request.uri().path() == "/" && request.extensions().get::<NestedPath>().is_some();
+    let OriginalUri(original) = request.extensions().get().filter(|_| is_nested_root)?;
+    let name = original.path().rsplit('/').next().filter(|name| !name.is_empty())?;
+    if !matches!(*request.method(), http::Method::GET | http::Method::HEAD) {
+        return None;
+    }
+    let query = original.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut response = Response::error(StatusCode::MOVED_PERMANENTLY);
+    // A relative path with a dot never names another host.
+    response.append("location", format!("./{name}/{query}")).ok().map(|()| response)
+}
+
+#[cfg(not(feature = "axum"))]
+fn redirect_of_nested_root<B>(_: &http::Request<B>) -> Option<Response> {
+    None
+}
+
+/// Implements tower's `Service` by the method `respond`.
 macro_rules! tower_service {
     ($name:ident) => {
         impl<B> tower_service::Service<http::Request<B>> for $name
@@ -77,7 +99,7 @@ macro_rules! tower_service {
             }
 
             fn call(&mut self, request: http::Request<B>) -> Self::Future {
-                self.service.call(request)
+                self.respond(request)
             }
         }
     };

@@ -6,10 +6,12 @@ use crate::config::{self, Problems, Sources};
 use crate::preflight::{self, CheckScope, Disk};
 use crate::site::RouteTable;
 use selvedge::Embedded;
+use selvedge::tower::{BoxError, EmbeddedFuture};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tower_service::Service as _;
 
 /// The sites of a configuration, as `selvedge run` serves them: hosts, routes, access rules, fields, error
 /// pages. Settings of listeners, limits, logs and the process are ignored.
@@ -85,6 +87,15 @@ impl Sites {
                 Err(InvalidConfiguration(Problems::new(problems, texts)))
             }
         }
+    }
+
+    /// Responds to a request of the ecosystem's types.
+    fn respond<B>(&mut self, request: http::Request<B>) -> EmbeddedFuture<LocalSites, B>
+    where
+        B: http_body::Body + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.service.call(request)
     }
 
     fn from_table(table: Arc<RouteTable>) -> Self {

@@ -124,6 +124,7 @@ pub(crate) enum Destination {
 
 impl Destination {
     /// Creates a destination for a file without rotation.
+    #[cfg(test)]
     pub(crate) fn file(path: impl Into<PathBuf>) -> Self {
         Self::File { path: path.into(), rotation: None }
     }

@@ -41,7 +41,16 @@ pub(crate) use queue::queue_bytes_max;
 pub(crate) use sink::{Connect, LogDatagrams};
 pub(crate) use totals::{NamedCounts, SiteTotals, Totals};
 
-use std::io::Write;
+use std::env;
+use std::io::{IsTerminal, Write};
+
+/// Whether standard error is a terminal that shows colours. A variable `NO_COLOR` that is not empty forbids them.
+pub(crate) fn has_colours() -> bool {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal()
+        && !is_set("NO_COLOR")
+        && env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
+}
 
 /// Prints a line to standard error, before the logs are open or beside them.
 pub(crate) fn print_line(line: &str) {

@@ -252,6 +252,10 @@ impl Observer for LogObserver {
         self.queue.send_event(LogEvent { key, peer: Some(closed.peer), ..event });
     }
 
+    fn reports_panics(&self) -> bool {
+        true
+    }
+
     fn event(&self, event: &ServerEvent) {
         let mut event_count = 1;
         let (level, name, peer, text) = match event {

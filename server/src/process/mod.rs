@@ -55,6 +55,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use selvedge::Handle;
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
+use std::sync::Arc;
 use std::{io, thread};
 
 /// Raises the soft descriptor limit to the hard limit.
@@ -66,21 +67,28 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// TERM and QUIT stop gracefully; INT, or a second TERM, stops at once; USR1 calls `reopen`.
-pub(crate) fn obey_signals(handle: Handle, reopen: impl Fn() + Send + 'static) -> io::Result<()> {
+/// TERM and QUIT stop gracefully; INT, or a second TERM, stops at once; USR1 calls `reopen`. For a process that accepts no
+/// commands.
+pub(crate) fn obey_signals(
+    handle: Handle,
+    serving: Arc<ServingProcess>,
+    reopen: impl Fn() + Send + 'static,
+) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGQUIT, SIGINT, SIGUSR1])?;
     thread::Builder::new().name("selvedge-signal".to_owned()).spawn(move || {
         let mut stopping = false;
         for signal in signals.forever() {
-            match signal {
-                SIGUSR1 => reopen(),
-                SIGINT => handle.stop_now(),
-                _ if stopping => handle.stop_now(),
-                _ => {
-                    handle.stop();
-                    stopping = true;
-                }
+            if signal == SIGUSR1 {
+                reopen();
+                continue;
             }
+            serving.stop_listening();
+            if stopping || signal == SIGINT {
+                handle.stop_now()
+            } else {
+                handle.stop()
+            }
+            stopping = true;
         }
     })?;
     Ok(())

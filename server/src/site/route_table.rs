@@ -96,13 +96,6 @@ impl SiteRules {
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
     }
 
-    /// Compresses the responses of all routes.
-    #[cfg(feature = "program")]
-    pub(crate) fn with_compression(mut self) -> Self {
-        self.routes.iter_mut().for_each(|route| route.compress = Compress::On);
-        self
-    }
-
     /// Returns the rules of all routes that serve files.
     pub(crate) fn files_rules_mut(&mut self) -> impl Iterator<Item = &mut FilesRules> {
         self.routes.iter_mut().filter_map(|route| match &mut route.action {

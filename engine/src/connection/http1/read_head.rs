@@ -220,10 +220,11 @@ impl<S: Stream> Connection<S> {
     async fn refuse<T, O: Observer>(self: &Rc<Self>, refusal: Refusal, app: &AppContext<T, O>) -> Exit {
         let transport = &self.transport;
         // The refusal or the close reports the reason.
-        let page = Response::error_with_text(refusal.status, refusal.text).no_log_reason();
+        let page = Response::engine_error(refusal.status, refusal.text).no_log_reason();
         // The head may have been read far enough to show what the client prefers.
         let prefers_json = prefers_json(values_in_lines(without_empty_line(transport.input.borrow().bytes())));
         let response = if prefers_json { page.into_problem() } else { page };
+        let response = app.shared.error_hook.apply(response, None);
         let (mut record, rest) = self.begin_refusal(response);
         if let Some(rest) = rest {
             self.send_pending(rest, &mut record).await;

@@ -110,7 +110,8 @@ impl<S: Stream> Connection<S> {
         let (length, has_content, mut close) = match response_plan(context, &response) {
             ResponsePlan::Final { length, has_content, close } => (length, has_content, close),
             ResponsePlan::Invalid(status, reason) => {
-                return self.begin(context, recipient, Response::error(status).log_reason(reason));
+                let error = Response::engine_error(status, "").log_reason(reason);
+                return self.begin(context, recipient, self.transport.shared.error_hook.apply(error, None));
             }
             ResponsePlan::Upgrade => return self.begin_upgrade(response),
         };

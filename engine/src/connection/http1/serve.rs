@@ -139,7 +139,7 @@ fn poll_call<S: Stream, T, O: Observer>(
         }
         Err(message) => {
             app.observer.event(&ServerEvent::Panic { peer: connection.transport.ends.peer, message });
-            Poll::Ready(Ok(Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason(PANICKED)))
+            Poll::Ready(Ok(Response::engine_error(StatusCode::INTERNAL_SERVER_ERROR, "").log_reason(PANICKED)))
         }
     }
 }
@@ -155,7 +155,10 @@ impl<S: Stream> Connection<S> {
         began: Option<Instant>,
     ) -> ControlFlow<Sent, Pin<Box<impl Future<Output = Sent> + use<'a, S, T, O>>>> {
         let (record, rest) = match response {
-            Ok(response) => self.begin_response(&request, response, app.shared.app_state.get()),
+            Ok(response) => {
+                let response = app.shared.error_hook.apply(response, Some(&request));
+                self.begin_response(&request, response, app.shared.app_state.get())
+            }
             Err(reason) => (ResponseRecord::client_disconnected(reason), None),
         };
         match rest {

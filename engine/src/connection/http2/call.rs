@@ -64,7 +64,7 @@ pub(super) fn call<'a, S: Stream, T: Service, O: Observer>(
                 Ok(polled) => polled,
                 Err(message) => {
                     app.observer.event(&ServerEvent::Panic { peer: connection.transport.ends.peer, message });
-                    Poll::Ready(Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason(PANICKED))
+                    Poll::Ready(Response::engine_error(StatusCode::INTERNAL_SERVER_ERROR, "").log_reason(PANICKED))
                 }
             })
             .await

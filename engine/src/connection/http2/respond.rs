@@ -34,12 +34,13 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
     app: &AppContext<T, O>,
     called: Called,
 ) -> AfterHead {
-    let Called { mut active, mut response } = called;
+    let Called { mut active, response } = called;
+    let mut response = app.shared.error_hook.apply(response, Some(&active.request));
     let lease = response.take_lease();
     let upgrade = tunnel::take_upgrade(&active.request, &mut response);
     let (length, has_content) = match upgrade {
         Some(_) => (AnnouncedLength::Absent, true),
-        None => plan(active.request.method(), &mut response),
+        None => plan(connection, active.request.method(), &mut response),
     };
     let body = std::mem::take(&mut response.body);
     let mut record = new_record(response);
@@ -106,7 +107,7 @@ pub(super) fn send_refusal<S: Stream>(
     method: Method,
     mut response: Response,
 ) -> ResponseRecord {
-    let (length, has_content) = plan(method, &mut response);
+    let (length, has_content) = plan(connection, method, &mut response);
     let body = std::mem::take(&mut response.body);
     let mut record = new_record(response);
     let end = if has_content { End::More } else { End::Last };
@@ -138,7 +139,7 @@ fn new_record(response: Response) -> ResponseRecord {
 }
 
 /// Plans a response. A response that the application may not give becomes an error.
-fn plan(method: Method, response: &mut Response) -> (AnnouncedLength, bool) {
+fn plan<S: Stream>(connection: &Connection<S>, method: Method, response: &mut Response) -> (AnnouncedLength, bool) {
     let context = ResponseContext {
         method,
         close_requested: None,
@@ -149,14 +150,16 @@ fn plan(method: Method, response: &mut Response) -> (AnnouncedLength, bool) {
     match response_plan(context, response) {
         ResponsePlan::Final { length, has_content, .. } => (length, has_content),
         ResponsePlan::Invalid(status, reason) => {
-            *response = Response::error(status).log_reason(reason);
-            plan(method, response)
+            let error = Response::engine_error(status, "").log_reason(reason);
+            *response = connection.transport.shared.error_hook.apply(error, None);
+            plan(connection, method, response)
         }
         //= RFC 9113 §8.6: HTTP/2 has no 101
         ResponsePlan::Upgrade => {
             let reason = "the application responded with 101 over HTTP/2";
-            *response = Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason(reason);
-            plan(method, response)
+            let error = Response::engine_error(StatusCode::INTERNAL_SERVER_ERROR, "").log_reason(reason);
+            *response = connection.transport.shared.error_hook.apply(error, None);
+            plan(connection, method, response)
         }
     }
 }

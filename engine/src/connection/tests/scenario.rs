@@ -81,7 +81,7 @@ impl TestServer {
     pub(super) fn serving(service: impl Service, limits: Limits) -> Self {
         let worker = Rc::new(Worker::standalone(&limits));
         let recorder = Recorder::default();
-        let app = AppContext::new(service, recorder.clone(), limits, worker.clone());
+        let app = AppContext::new(service, recorder.clone(), (limits, Default::default()), worker.clone());
         let connect = Box::new(move |stream, peer, id| {
             drop(tokio::task::spawn_local(connection::run(
                 stream,

@@ -193,7 +193,8 @@ impl Mapping {
         // SAFETY: a `msghdr` of zeros is an empty message.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = parts.as_mut_ptr();
-        message.msg_iovlen = parts.len();
+        // Its type differs between C libraries, and two fits into each.
+        message.msg_iovlen = parts.len() as _;
         // SAFETY: both parts stay in place during the call: one is borrowed, the other lies within a mapping that
         // `self` owns. The kernel only reads them and returns an error if it cannot.
         let sent =

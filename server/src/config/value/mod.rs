@@ -283,6 +283,15 @@ pub(crate) fn check_server(text: &str) -> Result<(), ValueError> {
     read_url(text, Path::new("")).map(drop)
 }
 
+/// Checks an address to listen on.
+///
+/// # Errors
+/// If it is none.
+#[cfg(feature = "program")]
+pub(crate) fn check_listen(text: &str) -> Result<(), ValueError> {
+    address::read(text, Path::new("")).map(drop)
+}
+
 /// Checks the host of requests to an upstream, and returns it in lower case.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use super::ListenAddress;
 use super::control::ControlReply;
 use super::link::{FromChild, Link, StartInfo, ToChild};
 use super::lock::{lock, try_lock};
-use super::notify::Notifier;
+use super::notify::{Inherited, Notifier};
 use super::owned_file::OwnedFile;
 use super::sandbox::{Confinement, Sandbox};
 use super::single_flight::SingleFlight;
@@ -73,6 +73,13 @@ impl ServingProcess {
         files: Vec<OwnedFile>,
     ) -> Self {
         Self::of(Parent::None { notifier, files }, sockets, Some(control), StartInfo::default())
+    }
+
+    /// Creates the context of a process that accepts no commands, such as that of `selvedge serve`.
+    pub(crate) fn without_commands(workers: usize) -> Self {
+        let sockets = Sockets::new(workers, Inherited::of_environment());
+        let parent = Parent::None { notifier: Notifier::of_environment(), files: Vec::new() };
+        Self::of(parent, sockets, None, StartInfo::default())
     }
 
     /// Receives the setup from the supervisor.
@@ -184,7 +191,6 @@ fn shutting_down() -> ControlReply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::notify::Inherited;
 
     #[test]
     fn a_stopping_process_requests_no_replacement() {

@@ -46,7 +46,7 @@ impl ServingProcess {
     }
 
     /// Stops listening, and serves `status` only.
-    pub(super) fn stop_listening(&self) {
+    pub(in crate::process) fn stop_listening(&self) {
         if !self.stopping.swap(true, Ordering::Relaxed) {
             self.run_shutdown();
         }

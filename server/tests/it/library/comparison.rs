@@ -141,6 +141,12 @@ fn slash_redirect_keeps_a_removed_prefix() {
         assert_eq!(location("/static/files/docs"), (301, "./docs/".to_owned()));
         assert_eq!(location("/static/files/docs/deep?a=b"), (301, "../docs/deep/?a=b".to_owned()));
         assert_eq!(server.get("/static/files/docs/").text(), "docs");
+        #[cfg(feature = "axum")]
+        {
+            assert_eq!(location("/static/files"), (301, "./files/".to_owned()));
+            assert_eq!(location("/static/files?a=b"), (301, "./files/?a=b".to_owned()));
+            assert_eq!(location("/static/files/").1, "");
+        }
         assert_eq!(server.get("/static/files/docs/deep/page.html").text(), "deep");
     }
 }

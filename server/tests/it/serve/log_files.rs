@@ -48,7 +48,10 @@ fn an_invalid_format_or_file_is_refused_with_the_reason() {
         (&["--log", "%h %Q"], "the directive %Q is not known (at byte 4)"),
         (&["--access-log", "/nonsense/file"], "cannot open the access log /nonsense/file: No such file"),
         (&["--error-log", "/"], "cannot open the error log /: Is a directory"),
-        (&["--error-log", "/dev/null", "--access-log", "/dev/null"], "another log is written there"),
+        (
+            &["--error-log", "/dev/null", "--access-log", "/dev/null"],
+            "two logs with different settings are written to /dev/null",
+        ),
     ] {
         let exit = run_to_exit(
             selvedge_command().arg("serve").arg(tree.site()).args(["--listen", "127.0.0.1:0"]).args(arguments),

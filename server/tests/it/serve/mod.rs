@@ -2,7 +2,9 @@
 
 mod check;
 mod control_commands;
+mod options;
 mod starting;
+mod urls;
 
 mod methods;
 mod paths;
