@@ -9,7 +9,8 @@ Both packages are of one program, with different release numbers. The check asse
 - the installed service starts by its unit, serves the welcome page, and rotates its logs;
 - three commands serve a site by TLS with a certificate of the server's own authority;
 - the upgrade replaces the serving process and loses no request of clients that send requests all the time;
-- the removal stops the server, and a purge leaves none of its files.
+- the removal stops the server, and a purge leaves none of its files;
+- the RPM can be installed and removed.
 
 The system is in namespaces of its own and is removed at the end. Without root, or where systemd-nspawn cannot boot a
 system, that part is skipped with the reason. Exit status 1 if a check fails.
@@ -211,6 +212,27 @@ def check_removal(machine, before):
     print("removed and purged: the server has stopped, and no file is left")
 
 
+def check_rpm(system, rpm):
+    """Installs and removes the RPM in the files of the system. Its dependencies have other names there, and are there."""
+    def run(*command):
+        ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+        expect(ran.returncode == 0, f"{' '.join(command)}: {ran.stdout}")
+        return ran.stdout
+
+    def exist(*paths):
+        return [os.path.exists(system + path) for path in paths]
+
+    paths = "/usr/bin/selvedge", "/etc/selvedge/selvedge.kdl", "/usr/lib/systemd/system/selvedge.service"
+    expect(not any(exist(*paths)), "files of the earlier package are left")
+    run("rpm", "--root", system, "--initdb")
+    run("rpm", "--root", system, "--nodeps", "--install", rpm)
+    expect(all(exist(*paths, "/var/log/selvedge", "/usr/share/man/man1/selvedge.1.gz")), "files of the RPM are missing")
+    run("chroot", system, "selvedge", "check")
+    run("rpm", "--root", system, "--nodeps", "--erase", "selvedge")
+    expect(not any(exist(*paths)), "a removal leaves files of the RPM")
+    print("rpm: installed and removed")
+
+
 def check_on_machine(system, earlier, later):
     """Runs all checks that need a machine, in the network namespace of this process."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -230,14 +252,14 @@ def check_on_machine(system, earlier, later):
         machine.end()
 
 
-def in_namespaces(earlier, later):
+def in_namespaces(arguments):
     """Makes a system, and runs this program again in a network namespace. Returns the exit code."""
     with tempfile.TemporaryDirectory(prefix="selvedge-debian-") as folder:
         system = os.path.join(folder, "system")
         began = time.monotonic()
         make_system(system)
         print(f"a minimal Debian system after {time.monotonic() - began:.0f} s", flush=True)
-        again = [sys.executable, os.path.abspath(__file__), earlier, later, "--system", system]
+        again = [sys.executable, os.path.abspath(__file__), *arguments, "--system", system]
         return subprocess.run(["unshare", "--net", *again], check=False).returncode
 
 
@@ -264,9 +286,11 @@ def main():
     try:
         if options.system:
             check_on_machine(options.system, options.earlier, options.later)
+            if options.rpm:
+                check_rpm(options.system, options.rpm)
             return
         check_by_linters(options.earlier, options.rpm)
-        sys.exit(in_namespaces(options.earlier, options.later))
+        sys.exit(in_namespaces(sys.argv[1:]))
     except Unavailable as reason:
         print(f"packages on a Debian system: skipped, because {reason}")
     except Failed as failure:
