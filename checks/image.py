@@ -169,16 +169,18 @@ def check_image(archive, folder):
     expect(image.bytes_pulled <= BYTES_MAX, f"the image has {image.bytes_pulled} bytes")
     print(f"size: {mebibytes[0]:.1f} MiB as a registry delivers it, {mebibytes[1]:.1f} MiB unpacked")
     start_servers()
-    paths = {name: os.path.join(folder, name) for name in ("bundle", "etc", "state", "hosts", "resolv.conf")}
+    paths = {name: os.path.join(folder, name) for name in ("bundle", "etc", "state", "hosts", "resolv.conf", "nsswitch.conf")}
     for name in ("bundle", "etc", "state"):
         os.mkdir(paths[name])
     os.chown(paths["state"], USER, USER)
     shutil.copy(os.path.join(image.root, "etc/selvedge/selvedge.kdl"), paths["etc"])
     write(paths["hosts"], "127.0.0.1 localhost\n127.0.0.2 by-hosts\n")
     write(paths["resolv.conf"], "nameserver 127.0.0.1\n")
+    # The static program has to use its own name services, because a library of the system could crash it.
+    write(paths["nsswitch.conf"], "hosts: absent\n")
     container = Container(image, paths["bundle"], {
         "/etc/selvedge": (paths["etc"], "ro"), "/var/lib/selvedge": (paths["state"], "rw"),
-        "/etc/hosts": (paths["hosts"], "ro"), "/etc/resolv.conf": (paths["resolv.conf"], "ro")})
+        **{f"/etc/{name}": (paths[name], "ro") for name in ("hosts", "resolv.conf", "nsswitch.conf")}})
     try:
         until = time.monotonic() + 10
         while container.process.poll() is None and not container.printed() and time.monotonic() < until:
