@@ -63,8 +63,9 @@ def check_templates(program, update):
         if update:
             manifest.write_text(out, encoding="utf-8")
         expect(manifest.read_text(encoding="utf-8") == out, f"{manifest} is not what the chart makes; --update writes it")
-    code, _, err = helm(program, "template", "selvedge", str(CHART), *SUPPORTED, "--set", "proxyProtocol.enabled=true")
-    expect(code != 0 and "trustedProxies" in err, f"the PROXY protocol without networks is accepted: {err}")
+    for value, reason in (("proxyProtocol.enabled=true", "trustedProxies"), ("proxyProtocl.enabled=true", "proxyProtocl")):
+        code, _, err = helm(program, "template", "selvedge", str(CHART), *SUPPORTED, "--set", value)
+        expect(code != 0 and reason in err, f"the value {value} is accepted: {err}")
     print("chart: helm lint has no complaint, and both manifests are what the chart makes")
 
 
