@@ -100,6 +100,8 @@ async fn drain(worker: &Rc<Worker>, listeners: &WorkerListeners, stop: &mut watc
     let held = listeners.close_all().await;
     let state = *stop.borrow();
     let notice = worker.begin_draining(state);
+    // A connection that is accepted last has the whole time for its first request, too.
+    let first_request = (notice + held.closing_time(notice)).min(worker.shutdown_timeout.get());
     let mut all_closed = std::pin::pin!(async {
         listeners.close_after(held, notice).await;
         while worker.connections.count() > 0 {
@@ -108,7 +110,7 @@ async fn drain(worker: &Rc<Worker>, listeners: &WorkerListeners, stop: &mut watc
     });
     if state == StopState::HandOver {
         let interrupted = select(stopped(stop, StopState::Drain), worker.task_failed.notified());
-        let ended = select(all_closed.as_mut(), select(interrupted, worker.end_unleased(notice))).await;
+        let ended = select(all_closed.as_mut(), select(interrupted, worker.end_unleased(first_request))).await;
         check_tasks(worker);
         if ended == Completed::First {
             return;
@@ -117,9 +119,9 @@ async fn drain(worker: &Rc<Worker>, listeners: &WorkerListeners, stop: &mut watc
         worker.begin_draining(state);
     }
     let mut drained = std::pin::pin!(select(all_closed, stopped(stop, StopState::Immediate)));
-    if timeout(notice, drained.as_mut()).await.is_err() {
+    if timeout(first_request, drained.as_mut()).await.is_err() {
         worker.end_notice();
-        let _ = timeout(worker.shutdown_timeout.get().saturating_sub(notice), drained).await;
+        let _ = timeout(worker.shutdown_timeout.get().saturating_sub(first_request), drained).await;
     }
 }
 

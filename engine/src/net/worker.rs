@@ -253,7 +253,7 @@ impl Worker {
         notice
     }
 
-    /// Ends the time for a last request: connections on which nothing was received close.
+    /// Ends the time for a first request: connections on which nothing was received close.
     pub(crate) fn end_notice(&self) {
         self.connections.drain(&[Deadline::RequestHead], self.drain_scope());
     }
@@ -262,12 +262,12 @@ impl Worker {
         if self.stop_state.get().keeps_leases() { DrainScope::Unleased } else { DrainScope::All }
     }
 
-    /// Ends what no lease keeps, each time that [`Worker::shutdown_timeout`] has passed. `notice` is the time for a last
-    /// request.
-    pub(crate) async fn end_unleased(&self, notice: Duration) {
-        sleep(notice).await;
+    /// Ends what no lease keeps, each time that [`Worker::shutdown_timeout`] has passed. `first_request` is the time for
+    /// the request of a connection that has sent nothing.
+    pub(crate) async fn end_unleased(&self, first_request: Duration) {
+        sleep(first_request).await;
         self.end_notice();
-        let mut time = self.shutdown_timeout.get().saturating_sub(notice);
+        let mut time = self.shutdown_timeout.get().saturating_sub(first_request);
         loop {
             sleep(time).await;
             self.connections.drain(&[Deadline::KeepAlive, Deadline::RequestHead], DrainScope::Unleased);

@@ -27,6 +27,13 @@ pub(crate) struct WorkerListeners {
 /// Listeners that are about to close. They accept until then.
 pub(crate) struct RemovedListeners(Vec<AcceptTask>);
 
+impl RemovedListeners {
+    /// Returns how long they accept, of at most `notice`.
+    pub(crate) fn closing_time(&self, notice: Duration) -> Duration {
+        if self.0.is_empty() { Duration::ZERO } else { notice.min(HELD_CONNECTIONS_TIME) }
+    }
+}
+
 /// A listening socket and the task that accepts at it.
 struct AcceptTask {
     endpoint: Rc<Endpoint>,
@@ -92,10 +99,10 @@ impl WorkerListeners {
 
     /// Closes the listeners of [`WorkerListeners::close_all`] when the kernel has completed the connections that it held, at
     /// most after `notice`.
-    pub(crate) async fn close_after(&self, RemovedListeners(removed): RemovedListeners, notice: Duration) {
-        if !removed.is_empty() {
-            sleep(notice.min(HELD_CONNECTIONS_TIME)).await;
-            self.accept_last(removed).await;
+    pub(crate) async fn close_after(&self, removed: RemovedListeners, notice: Duration) {
+        if !removed.0.is_empty() {
+            sleep(removed.closing_time(notice)).await;
+            self.accept_last(removed.0).await;
         }
         self.close(RemovedListeners(Vec::new())).await;
     }
