@@ -48,7 +48,7 @@ pub(crate) fn run(mut configuration: Configuration, driver: Driver, shown: &Pres
         all.iter().map(line).collect::<Vec<_>>().join("\n")
     })?;
     let state = ServingState::default();
-    let started = Predecessor::Start(state.clone());
+    let started = Predecessor::Start { state: state.clone(), configuration_before: 0 };
     let snapshot = Snapshot::prepare(&mut configuration, started, &Options(""), process::connect);
     let snapshot = snapshot.map_err(|refusal| refusal_in_lines(&refusal))?;
     let (endpoints, listeners) = listeners.into_parts();

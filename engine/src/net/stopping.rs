@@ -1,6 +1,6 @@
 //! Tells tasks of a worker that its server stops.
 
-use crate::net::executor::StopState;
+use crate::net::stop_state::StopState;
 use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, pending};

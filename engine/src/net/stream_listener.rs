@@ -6,7 +6,7 @@
 
 use crate::limits::SWEEP_INTERVAL;
 use crate::net::accepted::Accepted;
-use crate::net::executor::StopState;
+use crate::net::stop_state::StopState;
 use crate::net::listen::Endpoint;
 use crate::net::worker::{WorkerCommand, WorkerPool};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
