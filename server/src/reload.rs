@@ -229,7 +229,7 @@ impl LiveServer {
     /// Stops accepting, because another process serves.
     pub(crate) fn stop_listening(&self) {
         self.handle.remove_listeners(self.listeners.endpoints());
-        self.snapshot.end_shared_work();
+        self.snapshot.carried.end_shared_work();
         self.remote_control.iter().for_each(RemoteEndpoint::stop);
     }
 
@@ -322,7 +322,7 @@ impl LiveServer {
         match self.serving_process.replace_process() {
             ControlReply::Done(text) => {
                 // If the settings are not known, no route is known to have changed.
-                settings.inspect(|settings| self.snapshot.end_leases_beside(settings));
+                settings.inspect(|settings| self.snapshot.carried.end_leases_beside(settings));
                 self.stop_listening();
                 Ok(ReloadOutcome::InNewProcess { text, changes })
             }

@@ -39,7 +39,8 @@ pub(crate) struct Snapshot {
     hosts: Option<Arc<SiteHosts>>,
     /// The host of remote commands.
     pub(crate) control_host: Option<Arc<TlsHost>>,
-    carried: CarriedState,
+    /// What the next configuration continues with.
+    pub(crate) carried: CarriedState,
 }
 
 /// The port of https.
@@ -319,19 +320,6 @@ impl Snapshot {
     /// replacement.
     pub(crate) fn end_leases(&self, next: &Self) {
         self.carried.end_leases(&next.carried);
-    }
-
-    /// Ends the leases of routes that these settings have changed or removed, because another process is about to serve them.
-    pub(crate) fn end_leases_beside(&self, settings: &Settings) {
-        self.carried.end_leases_beside(settings);
-    }
-
-    /// Ends what another process does now: it orders certificates, and checks the servers of upstreams.
-    pub(crate) fn end_shared_work(&self) {
-        if let Some(automatic) = self.carried.automatic() {
-            automatic.apply(AcmeSettings::default(), (&[], &[]));
-        }
-        self.carried.upstreams().for_each(|upstream| upstream.end_checks());
     }
 
     /// Waits for the first look-up of each name of an upstream server, so that the first requests find its addresses. A

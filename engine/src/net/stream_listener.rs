@@ -6,8 +6,8 @@
 
 use crate::limits::SWEEP_INTERVAL;
 use crate::net::accepted::Accepted;
-use crate::net::stop_state::StopState;
 use crate::net::listen::Endpoint;
+use crate::net::stop_state::StopState;
 use crate::net::worker::{WorkerCommand, WorkerPool};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::fmt;

@@ -6,7 +6,7 @@ use super::upstream::CarriedUpstream;
 #[cfg(feature = "program")]
 use super::via_name::ViaName;
 #[cfg(feature = "program")]
-use crate::certificates::{AutomaticCertificates, CertificatePaths, CertificateSet};
+use crate::certificates::{AcmeSettings, AutomaticCertificates, CertificatePaths, CertificateSet};
 #[cfg(feature = "program")]
 use crate::config::model::Settings;
 #[cfg(feature = "program")]
@@ -15,7 +15,7 @@ use crate::process::{CookieSecret, StartCgiPrograms};
 use crate::resolver::Resolver;
 use crate::site::{ConnectionLimiter, GuessLimiter, LiveUsers, PasswordCache, RateLimiter, Root};
 #[cfg(feature = "program")]
-use crate::site::{GatewayLoad, Upstream};
+use crate::site::{GatewayLoad, Upstream, end_checks};
 use selvedge::ContentCoder;
 #[cfg(feature = "program")]
 use selvedge::service::ResponseLease;
@@ -139,6 +139,15 @@ impl CarriedState {
         let kept = super::proxy::leases_of(settings, &self.upstreams);
         let ended = self.leases.iter().filter(|(text, _)| !kept.contains(*text));
         ended.for_each(|(_, lease)| lease.end());
+    }
+
+    /// Ends what another process does now: it orders certificates, and checks the servers of upstreams.
+    #[cfg(feature = "program")]
+    pub(crate) fn end_shared_work(&self) {
+        if let Some(automatic) = self.automatic() {
+            automatic.apply(AcmeSettings::default(), (&[], &[]));
+        }
+        self.upstreams().for_each(|upstream| end_checks(upstream));
     }
 
     /// Returns the groups of servers.

@@ -89,7 +89,7 @@ pub(crate) fn obey_signals(
                 reopen();
                 continue;
             }
-            serving.stop_listening();
+            serving.stop_listening(None);
             if stopping || signal == SIGINT {
                 handle.stop_now()
             } else {

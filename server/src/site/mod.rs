@@ -63,7 +63,7 @@ pub(crate) use methods::SlashRedirect;
 pub(crate) use proxy::{
     AdaptiveMode, AddressCell, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, HostPolicy, PathPolicy,
     ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerCondition, ServerRules,
-    ServerStatus, StickyRules, Upstream, UpstreamEvent, UpstreamRules, UrlRewriting,
+    ServerStatus, StickyRules, Upstream, UpstreamEvent, UpstreamRules, UrlRewriting, end_checks,
 };
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;

@@ -48,7 +48,7 @@ impl ServingProcess {
     /// stop.
     pub(crate) fn start_commands(self: &Arc<Self>, handler: Arc<dyn ControlHandler>) -> Result<(), String> {
         let failed = |error: io::Error| format!("cannot accept control commands: {error}");
-        let reloads = self.reload_on_a_thread(handler.clone()).map_err(failed)?;
+        let reloads = reload_on_a_thread(self.clone(), handler.clone()).map_err(failed)?;
         self.start_signals(handler.clone(), reloads).map_err(failed)?;
         let (until, end) = UnixStream::pair().map_err(failed)?;
         *lock(&self.commands_end) = Some(end);
@@ -90,7 +90,7 @@ impl ServingProcess {
                 if let Parent::Supervisor { link, .. } = &self.parent {
                     let _ = link.send(&FromChild::Stopping);
                 }
-                self.stop_listening();
+                self.stop_listening(None);
                 handler.stop(StopMode::Graceful);
                 ControlReply::Done(STOPPING.to_owned())
             }
@@ -112,19 +112,6 @@ impl ServingProcess {
         })
     }
 
-    /// Starts a thread that reloads. Several requests during a reload cause one more.
-    fn reload_on_a_thread(self: &Arc<Self>, handler: Arc<dyn ControlHandler>) -> io::Result<SyncSender<()>> {
-        let (sender, receiver) = sync_channel(1);
-        let serving = self.clone();
-        thread::Builder::new().name("selvedge-reload".to_owned()).spawn(move || {
-            while let Ok(()) = receiver.recv() {
-                // The handler logs the result.
-                serving.reload(&*handler);
-            }
-        })?;
-        Ok(sender)
-    }
-
     fn start_signals(self: &Arc<Self>, handler: Arc<dyn ControlHandler>, reloads: SyncSender<()>) -> io::Result<()> {
         let mut signals = Signals::new([SIGTERM, SIGQUIT, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
         let serving = self.clone();
@@ -137,10 +124,10 @@ impl ServingProcess {
                     // Meant for the supervisor. An unsupervised process cannot upgrade.
                     SIGUSR2 => {}
                     SIGQUIT if matches!(serving.parent, Parent::Supervisor { .. }) => {
-                        mode = serving.hand_over(&handler, mode);
+                        mode = hand_over(&serving, &handler, mode);
                     }
                     _ => {
-                        serving.stop_listening();
+                        serving.stop_listening(None);
                         handler.stop(if signal == SIGINT { StopMode::Immediate } else { mode });
                         mode = StopMode::Immediate;
                     }
@@ -148,30 +135,6 @@ impl ServingProcess {
             }
         })?;
         Ok(())
-    }
-
-    /// Hands over to the process that has replaced this one. Returns how a later signal stops this one.
-    fn hand_over(&self, handler: &Arc<dyn ControlHandler>, mode: StopMode) -> StopMode {
-        // The new process handles commands now.
-        self.end_commands();
-        // An earlier supervisor would not stop it later.
-        let hands_over = mode == StopMode::Graceful && self.start_info.stops_replaced;
-        let lasting = handler.clone();
-        let count_lasting: CountLasting = Box::new(move || lasting.lasting_responses());
-        self.begin_shutdown(hands_over.then_some(count_lasting));
-        let (next, later) = if hands_over { (StopMode::HandOver, mode) } else { (mode, StopMode::Immediate) };
-        let stopping = handler.clone();
-        let stop = move || {
-            // Connections without a request go to the new process, which has the sockets, too.
-            stopping.stop_listening();
-            stopping.stop(next);
-        };
-        // It waits for all workers, and this thread has to receive the next signal even if one of them hangs.
-        if let Err(error) = thread::Builder::new().name("selvedge-hand-over".to_owned()).spawn(stop) {
-            print_line(&format!("selvedge: cannot hand over to another process: {error}"));
-            handler.stop(mode);
-        }
-        later
     }
 
     /// Stops when the supervisor ends, and sends heartbeats.
@@ -192,7 +155,7 @@ impl ServingProcess {
                         WaitOutcome::Ended => {
                             // Frees the control socket for the next start.
                             serving.end_commands();
-                            serving.stop_listening();
+                            serving.stop_listening(None);
                             return handler.stop(StopMode::Graceful);
                         }
                     },
@@ -210,4 +173,40 @@ impl ServingProcess {
     pub(super) fn end_commands(&self) {
         drop(lock(&self.commands_end).take());
     }
+}
+
+/// Starts a thread that reloads. Several requests during a reload cause one more.
+fn reload_on_a_thread(serving: Arc<ServingProcess>, handler: Arc<dyn ControlHandler>) -> io::Result<SyncSender<()>> {
+    let (sender, receiver) = sync_channel(1);
+    thread::Builder::new().name("selvedge-reload".to_owned()).spawn(move || {
+        while let Ok(()) = receiver.recv() {
+            // The handler logs the result.
+            serving.reload(&*handler);
+        }
+    })?;
+    Ok(sender)
+}
+
+/// Hands over to the process that has replaced this one. Returns how a later signal stops this one.
+fn hand_over(serving: &ServingProcess, handler: &Arc<dyn ControlHandler>, mode: StopMode) -> StopMode {
+    // The new process handles commands now.
+    serving.end_commands();
+    // An earlier supervisor would not stop it later.
+    let hands_over = mode == StopMode::Graceful && serving.start_info.stops_replaced;
+    let lasting = handler.clone();
+    let count_lasting: CountLasting = Box::new(move || lasting.lasting_responses());
+    serving.stop_listening(hands_over.then_some(count_lasting));
+    let (next, later) = if hands_over { (StopMode::HandOver, mode) } else { (mode, StopMode::Immediate) };
+    let stopping = handler.clone();
+    let stop = move || {
+        // Connections without a request go to the new process, which has the sockets, too.
+        stopping.stop_listening();
+        stopping.stop(next);
+    };
+    // It waits for all workers, and this thread has to receive the next signal even if one of them hangs.
+    if let Err(error) = thread::Builder::new().name("selvedge-hand-over".to_owned()).spawn(stop) {
+        print_line(&format!("selvedge: cannot hand over to another process: {error}"));
+        handler.stop(mode);
+    }
+    later
 }

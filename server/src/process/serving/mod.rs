@@ -201,7 +201,7 @@ mod tests {
         let (ours, theirs) = Link::pair().unwrap();
         ours.send(&ToChild::Start(StartInfo::default())).unwrap();
         let serving = ServingProcess::supervised(Link::from(theirs), Sockets::new(1, Inherited::default())).unwrap();
-        serving.stop_listening();
+        serving.stop_listening(None);
         serving.mark_drained();
         // If the process sent a request, it would read this reply.
         ours.send(&ToChild::Refused { text: "it has sent a request".to_owned() }).unwrap();

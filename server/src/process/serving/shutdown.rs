@@ -26,7 +26,7 @@ impl ServingProcess {
 
     /// Waits for last replies and removes owned files.
     pub(crate) fn finish(&self) {
-        self.stop_listening();
+        self.stop_listening(None);
         self.mark_drained();
         self.end_commands();
         // Callers get their replies, for example that this process was replaced.
@@ -44,13 +44,9 @@ impl ServingProcess {
         *lock(&self.shutdown_timeout) = time;
     }
 
-    /// Stops listening, and serves `status` only.
-    pub(in crate::process) fn stop_listening(&self) {
-        self.begin_shutdown(None);
-    }
-
-    /// Stops listening, and begins the shutdown timeout. With `count_lasting`, it does not end while responses last.
-    pub(super) fn begin_shutdown(&self, count_lasting: Option<CountLasting>) {
+    /// Stops listening, serves `status` only, and begins the shutdown timeout. With `count_lasting`, it does not end while
+    /// responses last.
+    pub(in crate::process) fn stop_listening(&self, count_lasting: Option<CountLasting>) {
         let time = *lock(&self.shutdown_timeout) + SHUTDOWN_GRACE;
         self.shutdown_watch.begin(time, count_lasting);
         if !self.stopping.swap(true, Ordering::Relaxed) {

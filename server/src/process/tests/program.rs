@@ -350,6 +350,23 @@ pub(super) fn open_idle_connection(address: SocketAddr, pid: i32) -> TcpStream {
     stream
 }
 
+/// Opens a connection, if the process of this ID accepts it.
+fn connect_to(address: SocketAddr, pid: i32) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let (mut reply, expected) = (Vec::new(), format!("\r\n\r\n{pid}").into_bytes());
+    while !reply.ends_with(&expected) {
+        let mut piece = [0; 256];
+        let count = stream.read(&mut piece).ok()?;
+        reply.extend_from_slice(&piece[..count]);
+        let content = reply.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(reply.len());
+        if count == 0 || !expected.starts_with(&reply[content..]) {
+            return None;
+        }
+    }
+    Some(stream)
+}
+
 /// Opens a connection with a partial request that the process has received.
 pub(super) fn begin_request(address: SocketAddr) -> TcpStream {
     let mut connection = TcpStream::connect(address).unwrap();
@@ -373,8 +390,9 @@ pub(super) fn end_request(mut connection: TcpStream) -> String {
 pub(super) struct Echo(TcpStream);
 
 impl Echo {
-    pub(super) fn begin(address: SocketAddr) -> Self {
-        let mut stream = TcpStream::connect(address).unwrap();
+    /// Begins one with the process of this ID. Another process may accept a few connections until it has handed over.
+    pub(super) fn begin(address: SocketAddr, pid: i32) -> Self {
+        let mut stream = until("the process accepts", || connect_to(address, pid));
         stream.write_all(b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
         let mut echo = Self(stream);
         echo.exchange("begun");

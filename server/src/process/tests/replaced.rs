@@ -22,7 +22,7 @@ fn a_replaced_process_ends_with_its_last_response() {
     let program = TestProgram::new(CONFIGURATION);
     let first = program.ready();
     let address = first.address.unwrap();
-    let mut echo = Echo::begin(address);
+    let mut echo = Echo::begin(address, first.pid);
     let second = Hanging::new(replace(&program, address).pid);
     signal(program.pid(), Signal::USR2);
     program.ready();
@@ -40,7 +40,7 @@ fn a_stop_ends_replaced_processes() {
         let mut program = TestProgram::new(CONFIGURATION);
         let first = program.ready();
         let address = first.address.unwrap();
-        let mut echo = Echo::begin(address);
+        let mut echo = Echo::begin(address, first.pid);
         replace(&program, address);
         echo.exchange("the process lives");
         signal(program.pid(), to_supervisor);
@@ -56,10 +56,10 @@ fn the_oldest_of_five_replaced_processes_is_stopped() {
     let program = TestProgram::new(CONFIGURATION);
     let first = program.ready();
     let address = first.address.unwrap();
-    let mut echoes = vec![Echo::begin(address)];
+    let mut echoes = vec![Echo::begin(address, first.pid)];
     for _ in 0..4 {
-        replace(&program, address);
-        echoes.push(Echo::begin(address));
+        let next = replace(&program, address);
+        echoes.push(Echo::begin(address, next.pid));
     }
     let stopped = format!("selvedge: the replaced process {} is stopped with its connections", first.pid);
     echoes.iter_mut().for_each(|echo| echo.exchange("four remain"));

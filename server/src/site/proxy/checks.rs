@@ -5,6 +5,7 @@ use super::upstream::{CheckClaim, Upstream};
 use super::worker::ProxyWorker;
 use selvedge::client::{ClientPhase, ClientTimeouts, OutgoingContent, OutgoingHead, Scheme};
 use std::rc::{Rc, Weak};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak as SharedWeak};
 
 /// Starts the checks of a group on this worker, unless another worker runs them.
@@ -29,6 +30,11 @@ pub(in crate::site) fn start_checks(worker: &Rc<ProxyWorker>, upstream: &Arc<Ups
     }
 }
 
+/// Ends the checks of a group: another process sends them.
+pub(crate) fn end_checks(upstream: &Upstream) {
+    upstream.ends_checks.store(true, Ordering::Relaxed);
+}
+
 /// The checks of one server. It ends with its group or its worker.
 struct CheckTask {
     worker: Weak<ProxyWorker>,
@@ -43,7 +49,7 @@ impl CheckTask {
         loop {
             let every = {
                 let (Some(worker), Some(upstream)) = (self.worker.upgrade(), self.upstream.upgrade()) else { return };
-                if upstream.has_ended_checks() {
+                if upstream.ends_checks.load(Ordering::Relaxed) {
                     return;
                 }
                 let Some(check) = upstream.rules().check.as_ref() else { return };

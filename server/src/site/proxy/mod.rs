@@ -32,6 +32,7 @@ pub(super) use outgoing::RequestFacts;
 pub(super) use worker::ProxyWorker;
 
 pub(crate) use address_cell::AddressCell;
+pub(crate) use checks::end_checks;
 pub(crate) use proxy_rules::{HostPolicy, PathPolicy, ProxyRules, ProxyStatus, RequestBuffering, UrlRewriting};
 pub(crate) use rules::{
     AdaptiveMode, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, ProxyHeaderVersion, ServerRules,

@@ -34,7 +34,7 @@ pub(crate) struct Upstream {
     /// Whether a worker checks the servers.
     is_checked: Arc<AtomicBool>,
     /// Whether no more checks are sent.
-    ends_checks: AtomicBool,
+    pub(super) ends_checks: AtomicBool,
 }
 
 /// The shared state of one server.
@@ -374,19 +374,9 @@ impl Upstream {
         self.rules.check.is_some() && !self.is_checked.load(Ordering::Relaxed)
     }
 
-    /// Ends the checks: another process sends them.
-    pub(crate) fn end_checks(&self) {
-        self.ends_checks.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether no more checks are sent.
-    pub(super) fn has_ended_checks(&self) -> bool {
-        self.ends_checks.load(Ordering::Relaxed)
-    }
-
     /// Reserves the checks for this worker, unless another one has them.
     pub(super) fn claim_checks(&self) -> Option<CheckClaim> {
-        if self.has_ended_checks() {
+        if self.ends_checks.load(Ordering::Relaxed) {
             return None;
         }
         (!self.is_checked.swap(true, Ordering::Relaxed)).then(|| CheckClaim(self.is_checked.clone()))
