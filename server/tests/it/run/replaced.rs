@@ -73,7 +73,7 @@ fn streams_of_unchanged_routes_outlive_a_reload_that_replaces_the_process() {
     streams.exchange("before");
     let wait = begin_wait(&program);
     let root = format!("files root=\"{}\"", elsewhere.path("new/site").display());
-    folder.configure(&text(" { via #true; }", &root));
+    folder.configure(&text(" { via #false; }", &root));
     let reloaded = folder.run("reload");
     assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
     changed.assert_closed();
