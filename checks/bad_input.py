@@ -305,7 +305,7 @@ def main():
             ranges = b"Range: bytes=%s0-\r\nConnection: close\r\n" % (b"0-," * 1300)
             check(server, "1,300 overlapping ranges", status_check(server, get % (b"digits.txt", ranges), 200, None, 8192))
             unread = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1073741824\r\n\r\n" + b"x" * (4 * MIB)
-            check(server, "1 GiB of unread content", status_check(server, unread, 405, "ContentUnread"))
+            check(server, "1 GiB of unread content", status_check(server, unread, 413, "ContentUnread"))
             check(server, "garbage", garbage(server, 3000))
             check(server, "slow heads", drip(server, min(many, 2000)))
             check(server, "silent connections", silent(server, many))

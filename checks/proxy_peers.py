@@ -34,6 +34,7 @@ import proxy_uploads  # noqa: E402
 import proxy_websockets  # noqa: E402
 import proxy_upstreams as upstreams  # noqa: E402
 from http2_server import Connection  # noqa: E402
+from php_site import wait_for  # noqa: E402
 from proxy_client import Client  # noqa: E402
 from proxy_upstreams import TRANSPORTS, Proxy  # noqa: E402
 
@@ -225,8 +226,8 @@ def no_websocket(proxy, name):
     arguments = [argument for field in fields for argument in ("-H", field)]
     status, _, _ = proxy.curl("HTTP/1.1", f"/{name}/socket", *arguments)
     reason = "the upstream does not accept WebSockets over HTTP/2 (extended CONNECT)"
-    logged = (proxy.folder / "error.log").read_text()
-    assert status == 502 and reason in logged, (status, logged)
+    assert status == 502, status
+    wait_for(lambda: reason in (proxy.folder / "error.log").read_text(), f"line with {reason!r}")
     return "a WebSocket over plain HTTP/2 without extended CONNECT gets 502 with its reason in the log"
 
 

@@ -33,7 +33,7 @@ impl ResponseLease {
     }
 
     /// Whether both are clones of one lease.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }

@@ -56,7 +56,7 @@ pub(crate) struct CarriedState {
     /// Requests at work of routes that run scripts, by the text of the route.
     #[cfg(feature = "program")]
     pub(super) gateway_loads: HashMap<String, Arc<GatewayLoad>>,
-    /// Leases of routes that forward requests, by the text of the route and its upstream.
+    /// Leases of routes that forward requests, by a name of the site and the text of the route and its upstream.
     #[cfg(feature = "program")]
     pub(super) leases: HashMap<String, ResponseLease>,
     /// The names of upstream servers. A command that does not serve looks none up.

@@ -12,28 +12,32 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Returns the lease of a route that forwards requests: while nothing of the route and its upstream changes, its streams
-/// and upgraded connections outlive a reload.
+/// and upgraded connections outlive a reload. Its site may get names, but lose none.
 pub(super) fn route_lease(compiler: &mut Compiler<'_>, at: RouteIndex, route: &model::Route) -> Option<ResponseLease> {
     let names = &compiler.settings().sites[at.site].names;
-    let text = lease_text(names, route, |name| compiler.carried.upstreams.get(name).map(|carried| &carried.upstream))?;
-    let lease = compiler.earlier.leases.get(&text).cloned().unwrap_or_default();
-    compiler.carried.leases.insert(text, lease.clone());
+    let find = |name: &str| compiler.carried.upstreams.get(name).map(|carried| &carried.upstream);
+    let keys: HashSet<_> = lease_keys(names, route, find)?.collect();
+    let earlier = &compiler.earlier.leases;
+    let is_whole = |lease: &&ResponseLease| earlier.iter().all(|(key, other)| !other.is(lease) || keys.contains(key));
+    let lease = keys.iter().find_map(|key| earlier.get(key)).filter(is_whole).cloned().unwrap_or_default();
+    compiler.carried.leases.extend(keys.into_iter().map(|key| (key, lease.clone())));
     Some(lease)
 }
 
-/// Returns what identifies the lease of a route: equal texts are of one unchanged route. `None` if it has no lease, or its
-/// upstream is not found.
-fn lease_text<'u>(
+/// Returns what identifies the lease of a route, a text for each name of its site: equal texts are of one unchanged route.
+/// `None` if it has no lease, or its upstream is not found.
+fn lease_keys<'u>(
     names: &[HostName],
     route: &model::Route,
     find_upstream: impl FnOnce(&str) -> Option<&'u Arc<Upstream>>,
-) -> Option<String> {
+) -> Option<impl Iterator<Item = String>> {
     let upstream = match &route.action {
         model::Action::Proxy(proxy) => Some(Arc::as_ptr(find_upstream(&proxy.upstream)?)),
         model::Action::Gateway(_) => None,
         _ => return None,
     };
-    Some(format!("{names:?} {route:?} {upstream:?}"))
+    let text = format!("{route:?} {upstream:?}");
+    Some(names.iter().map(move |name| format!("{name:?} {text}")))
 }
 
 /// Returns what identifies the leases of settings, as far as their upstreams are unchanged ones of these.
@@ -43,7 +47,7 @@ pub(super) fn leases_of(settings: &Settings, upstreams: &HashMap<String, Carried
         carried.is_unchanged(settings.upstream(name)?).then_some(&carried.upstream)
     };
     let routes = settings.sites.iter().flat_map(|site| site.routes.iter().map(|route| (&site.names, route)));
-    routes.filter_map(|(names, route)| lease_text(names, route, unchanged)).collect()
+    routes.filter_map(|(names, route)| lease_keys(names, route, unchanged)).flatten().collect()
 }
 
 /// Compiles the action; `None` if its upstream has a problem, which is reported there.

@@ -330,7 +330,8 @@ impl Supervisor {
                 self.refuse(requested_by, &why);
             }
             _ if self.is_stopping() => {}
-            Role::Retired => {}
+            Role::Retired if status.as_ref().is_ok_and(|status| status.success()) => {}
+            Role::Retired => print_line(&format!("selvedge: process {pid}, which was to end, {how}")),
             Role::Starting if self.readiness == Readiness::NotYetReady => {
                 // It has reported the reason, and a restart would fail for that reason too.
                 let code = status.ok().and_then(|status| status.code());

@@ -56,7 +56,8 @@ impl ForwardFailure {
                 (StatusCode::SERVICE_UNAVAILABLE, "no place at a server of the upstream within the queue timeout")
             }
             Self::NoUpgrade => (StatusCode::BAD_GATEWAY, "the upstream did not switch to the protocol"),
-            Self::Loop => (StatusCode::BAD_GATEWAY, "a loop: the request has passed this server before"),
+            // No 502: a server in front would count it as a failure of this one, and a client could cause it.
+            Self::Loop => (StatusCode::LOOP_DETECTED, "a loop: the request has passed this server before"),
         }
     }
 
@@ -175,7 +176,7 @@ mod tests {
             (ForwardFailure::NoAddress, 503, "dns_error"),
             (ForwardFailure::NoPlace(NoPlace::QueueFull), 503, "connection_limit_reached"),
             (ForwardFailure::NoneInUse, 503, "destination_unavailable"),
-            (ForwardFailure::Loop, 502, "proxy_loop_detected"),
+            (ForwardFailure::Loop, 508, "proxy_loop_detected"),
         ] {
             let response = failure.response(Duration::from_secs(5));
             assert_eq!((response.status.code(), failure.proxy_error()), (status, error), "{failure:?}");
