@@ -76,8 +76,6 @@ pub(super) struct Representation {
     pub(super) modified: Option<HttpDate>,
     /// Whether the modification time belongs to one content alone.
     pub(super) is_identified_by_time: bool,
-    /// Whether a tool has set the modification time in whole seconds, as builds that can be reproduced do for each version.
-    pub(super) has_set_time: bool,
     pub(super) content_type: String,
     pub(super) length: u64,
     /// The content; of an encoded representation, that of the file.
@@ -293,8 +291,6 @@ impl Representation {
             etag,
             modified,
             is_identified_by_time: identity == ContentIdentity::Time,
-            // A copy of a file keeps the fractions of its time, and a later rename is no change of it.
-            has_set_time: stamp.modified.1 == 0 && stamp.modified != stamp.changed,
             content_type: media_type.to_owned(),
             length: stamp.length,
             storage,

@@ -81,16 +81,7 @@ fn build_response(
     let now = HttpDate::from_unix(request.received_at().unix_time);
     let validators =
         Validators { etag: representation.etag.as_deref().map(str::as_bytes), last_modified: representation.modified };
-    let evaluate = |validators| evaluate(request.head(), request.head_bytes(), &validators, now);
-    let result = match evaluate(validators) {
-        // If-Modified-Since alone may have decided. Two versions can have a time that a tool has set, so only tags count.
-        //= RFC 9110 §13.1.3: ignored if the resource has no modification date available
-        PreconditionResult::NotModified if representation.has_set_time => {
-            evaluate(Validators { last_modified: None, ..validators })
-        }
-        result => result,
-    };
-    match result {
+    match evaluate(request.head(), request.head_bytes(), &validators, now) {
         PreconditionResult::NotModified => Response::with_fields(StatusCode::NOT_MODIFIED, fields.not_modified.clone()),
         PreconditionResult::Failed => Response::error(StatusCode::PRECONDITION_FAILED),
         PreconditionResult::ProceedIgnoringRange => full_response((representation, encoded), fields),
