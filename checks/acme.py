@@ -192,6 +192,12 @@ class Server:
     def error(self, name):
         return self.status().get(name, {}).get("last_error") or ""
 
+    def responds(self, name, roots):
+        try:
+            return bool(self.get(name, roots))
+        except OSError:
+            return False
+
     def get(self, name, roots, address="127.0.0.1"):
         """Fetches the page over TLS. Returns the serial number of the certificate."""
         context = ssl.create_default_context(cadata=roots)
@@ -389,7 +395,7 @@ def a_clock_that_is_40_days_ahead_stays_within_the_budget():
         wait_until("the wrong clock is reported", lambda: "heck the clock" in server.error("a.example.com"))
         server.kill()
         server.start(ahead)
-        wait_until("the server runs", lambda: Authority.is_open(server.https))
+        wait_until("the server responds", lambda: server.responds("a.example.com", roots))
         began = time.monotonic()
         # Certificates are looked at every 10 s.
         while time.monotonic() < began + 22:

@@ -65,6 +65,8 @@ pub(crate) enum SlashRedirect {
 pub(super) fn redirect_to_path(path: &SafePath, request: &Request, slash: SlashRedirect) -> Response {
     let mut location = match slash {
         SlashRedirect::Absolute => path.encode(),
+        // What a parent folder is depends on the client where a path has empty segments.
+        SlashRedirect::Relative if request.path().starts_with("//") => return Response::error(StatusCode::NOT_FOUND),
         SlashRedirect::Relative => relative_path(request.path(), &path.encode()),
     };
     if let Some(query) = request.query() {
