@@ -49,7 +49,7 @@ IDLE_CLIENTS, IDLE_ROUNDS = 100, 2
 IDLE_JITTER_SECONDS = 0.1
 NGINX = """
 server {
-    listen ADDRESS; root ROOT; keepalive_requests 10; client_max_body_size 1m; gzip on; gzip_types text/plain;
+    listen ADDRESS; root ROOT; keepalive_requests 10; client_max_body_size 1m; gzip on; gzip_proxied any; gzip_types text/plain;
     gzip_min_length 1000; gzip_http_version 1.0;
     location /slow/ { alias ROOT/; limit_rate 2m; }
 }
