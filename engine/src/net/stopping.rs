@@ -19,7 +19,7 @@ pub(crate) fn set_stop(stop: watch::Receiver<StopState>) {
 
 /// Returns a future that resolves when the server of this worker begins to stop. A handler with a long response, such as
 /// server-sent events or a long poll, can then end it; [`Limits::shutdown_timeout`](crate::Limits::shutdown_timeout)
-/// aborts what is left.
+/// aborts the others.
 ///
 /// Call it in a handler or in a task on its worker. The future may then be sent to another thread. On a thread that is
 /// no worker it never resolves.
