@@ -177,12 +177,12 @@ async fn a_server_that_is_out_is_left_out_and_reported() {
 #[tokio::test(start_paused = true)]
 async fn repetitions_are_permitted_by_the_requests_at_work() {
     let (upstream, chooser) = (group(1, 0), chooser());
-    let permits: Vec<_> = (0..5).map_while(|_| upstream.permit_retry()).collect();
-    assert_eq!(permits.len(), 3);
+    let permits: Vec<_> = (0..50).map_while(|_| upstream.permit_retry()).collect();
+    assert_eq!(permits.len(), 10);
     drop(permits);
     let mut places = Vec::new();
-    for _ in 0..50 {
+    for _ in 0..100 {
         places.push(upstream.place(Preference::LeastLoaded, &chooser, &[]).await.unwrap());
     }
-    assert_eq!((0..50).map_while(|_| upstream.permit_retry()).collect::<Vec<_>>().len(), 10);
+    assert_eq!((0..50).map_while(|_| upstream.permit_retry()).collect::<Vec<_>>().len(), 20);
 }
