@@ -43,15 +43,18 @@ pub(super) struct SupervisorConfig {
 
 /// Whether the program is about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     Running,
+    /// A process that starts has until this time to become ready. Then the program stops.
+    StoppingWhenReady(Instant),
+    /// Stops with this exit code.
     Stopping(u8),
 }
 
 /// The state of the supervisor.
 pub(super) struct Supervisor {
     pub(super) config: SupervisorConfig,
-    sockets: Sockets,
+    pub(super) sockets: Sockets,
     control: Listener,
     pub(super) notifier: Notifier,
     pub(super) processes: Vec<ChildProcess>,
@@ -72,7 +75,7 @@ pub(super) struct Supervisor {
     /// For the error log of the next serving process.
     pub(super) notes: Vec<String>,
     cookie_secret: CookieSecret,
-    phase: Phase,
+    pub(super) phase: Phase,
     readiness: Readiness,
     events: Sender<SupervisorEvent>,
 }
@@ -156,7 +159,7 @@ impl Supervisor {
             Role::Candidate { until, .. } => Some(until),
             _ => None,
         });
-        let next = candidates.chain(self.restart_at).chain(kill_deadline::next(&self.processes)).min();
+        let next = candidates.chain(self.restart_at).chain(self.stop_at()).chain(kill_deadline::next(&self.processes)).min();
         let until = next.map_or(LONGEST, |next| next.saturating_duration_since(Instant::now()));
         self.notifier.watchdog().map_or(until, |watchdog| until.min(watchdog / 4))
     }
@@ -174,6 +177,7 @@ impl Supervisor {
                 self.restart_later(&format!("cannot be started: {error}"));
             }
         }
+        self.stop_if_due(now);
         self.abandon_late_candidates(now);
         kill_deadline::kill_overdue(&mut self.processes, now);
         if let Some(watchdog) = self.notifier.watchdog() {
@@ -284,7 +288,7 @@ impl Supervisor {
     /// Restores the sockets to their state before a process that never became ready.
     fn restore_sockets(&mut self, bound: Vec<BoundListener>) {
         // During a shutdown, all listeners are closed.
-        if self.is_stopping() {
+        if matches!(self.phase, Phase::Stopping(_)) {
             return;
         }
         for BoundListener { address, previous: before } in bound.into_iter().rev() {
@@ -307,6 +311,9 @@ impl Supervisor {
         }
         self.confirm_bindings();
         self.restart_at = None;
+        if self.stop_at().is_some() {
+            return self.stop();
+        }
         for signal in std::mem::take(&mut self.processes[at].pending_signals) {
             self.processes[at].signal(signal);
         }
@@ -329,6 +336,7 @@ impl Supervisor {
                 let why = exit_message.unwrap_or_else(|| format!("the new process {how} before it was ready"));
                 self.refuse(requested_by, &why);
             }
+            Role::Starting if self.stop_at().is_some() => self.stop(),
             _ if self.is_stopping() => {}
             Role::Retired if status.as_ref().is_ok_and(|status| status.success()) => {}
             Role::Retired => print_line(&format!("selvedge: process {pid}, which was to end, {how}")),
@@ -346,41 +354,12 @@ impl Supervisor {
         }
     }
 
-    /// Releases the sockets, and ends when the last process has ended.
-    pub(super) fn begin_shutdown(&mut self, code: u8) {
-        if !self.is_stopping() {
-            self.phase = Phase::Stopping(code);
-            self.notifier.stopping();
-            self.restart_at = None;
-            self.sockets.close_all();
-            for process in &mut self.processes {
-                match process.role {
-                    Role::Candidate { .. } => process.kill(),
-                    Role::Retired => {}
-                    _ if code != 0 => process.signal(Signal::TERM),
-                    _ => {}
-                }
-            }
-            kill_deadline::set_all(&mut self.processes, self.config.shutdown_timeout);
-            let lasting = self.processes.iter_mut().filter(|process| process.is_handing_over());
-            lasting.for_each(|process| kill_deadline::stop_replaced(process, self.config.shutdown_timeout));
-        }
-    }
-
     fn on_signal(&mut self, signal: i32) {
         let is_stopping = self.is_stopping();
-        let is_current = |process: &&ChildProcess| process.is_current();
         match signal {
-            SIGINT => {
-                self.begin_shutdown(0);
-                kill_deadline::stop_all_now(&mut self.processes);
-            }
-            SIGTERM | SIGQUIT if is_stopping => kill_deadline::stop_all_now(&mut self.processes),
-            SIGTERM | SIGQUIT => {
-                self.begin_shutdown(0);
-                // Replaced processes got theirs; a second one would abort their requests.
-                self.processes.iter().filter(is_current).for_each(|process| process.signal(Signal::TERM));
-            }
+            SIGINT => self.stop_now(),
+            SIGTERM | SIGQUIT if is_stopping => self.stop_now(),
+            SIGTERM | SIGQUIT => self.stop_when_ready(),
             _ if is_stopping => {}
             SIGUSR2 => self.upgrade(None),
             SIGHUP => self.reload(),
