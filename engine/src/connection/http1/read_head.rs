@@ -150,7 +150,11 @@ impl<S: Stream> Connection<S> {
         // Everything that can happen between two requests, and within a head.
         let reason = match (received, has_partial_head(transport)) {
             (Received::More, _) => return None,
-            (Received::SendStalled | Received::Interrupted(Interrupt::Park | Interrupt::None), _) => {
+            (
+                Received::SendStalled
+                | Received::Interrupted(Interrupt::Park | Interrupt::None | Interrupt::AbortStreams),
+                _,
+            ) => {
                 transport.wait_for_request();
                 return None;
             }
