@@ -74,8 +74,6 @@ pub(super) struct Representation {
     pub(super) etag: Option<String>,
     /// `None` for a time that means nothing.
     pub(super) modified: Option<HttpDate>,
-    /// Whether the modification time belongs to one content alone.
-    pub(super) is_identified_by_time: bool,
     /// Whether a tool has set the modification time in whole seconds, as builds that can be reproduced do for each version.
     pub(super) has_set_time: bool,
     pub(super) content_type: String,
@@ -292,7 +290,6 @@ impl Representation {
             fields: RepresentationFields { full: Rc::new(fields), not_modified: Rc::new(not_modified) },
             etag,
             modified,
-            is_identified_by_time: identity == ContentIdentity::Time,
             // A copy of a file keeps the fractions of its time, and a later rename is no change of it.
             has_set_time: stamp.modified.1 == 0 && stamp.modified != stamp.changed,
             content_type: media_type.to_owned(),
