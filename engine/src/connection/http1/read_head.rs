@@ -232,8 +232,8 @@ impl<S: Stream> Connection<S> {
     async fn refuse<T, O: Observer>(self: &Rc<Self>, refusal: Refusal, app: &AppContext<T, O>) -> Exit {
         let transport = &self.transport;
         // The refusal or the close reports the reason.
-        let page = Response::engine_error(refusal.status, refusal.text).no_log_reason();
         // The head may have been read far enough to show what the client prefers.
+        let page = Response::engine_error(refusal.status, refusal.text).no_log_reason().field("vary", "accept");
         let prefers_json = prefers_json(values_in_lines(without_empty_line(transport.input.borrow().bytes())));
         let response = if prefers_json { page.into_problem() } else { page };
         let response = app.shared.error_hook.apply(response, None);
