@@ -74,7 +74,9 @@ fn wait_for_end(child: &mut Child, permitted: &Permitted) -> io::Result<ExitStat
         }
         let _ = kill_process(pid, Signal::CONT);
         let folder = permitted.folder.display();
-        log::print_line(&format!("selvedge: the process that starts the programs of {folder} was stopped; it is continued"));
+        log::print_line(&format!(
+            "selvedge: the process that starts the programs of {folder} was stopped; it is continued"
+        ));
         std::thread::sleep(RESTART_WAIT);
     }
     child.wait()

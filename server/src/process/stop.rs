@@ -11,29 +11,24 @@ use std::time::{Duration, Instant};
 /// Time for a process that starts to become ready before it is stopped. Connections that wait are reset after it.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
+impl Phase {
+    /// Returns the time until which a stop waits for a process that starts.
+    pub(super) fn stop_at(self) -> Option<Instant> {
+        match self {
+            Self::StoppingWhenReady(until) => Some(until),
+            Self::Running | Self::Stopping(_) => None,
+        }
+    }
+}
+
 impl Supervisor {
     /// Stops gracefully: at once, or when the process that starts is ready.
     pub(super) fn stop_when_ready(&mut self) {
         let starting = self.processes.iter().find(|process| process.role == Role::Starting);
-        let Some(starting) = starting else { return self.stop() };
-        let (pid, limit) = (starting.pid().as_raw_nonzero(), START_TIMEOUT.as_secs());
+        let Some(pid) = starting.map(ChildProcess::pid) else { return self.stop() };
+        let (pid, limit) = (pid.as_raw_nonzero(), START_TIMEOUT.as_secs());
         self.phase = Phase::StoppingWhenReady(Instant::now() + START_TIMEOUT);
         print_line(&format!("selvedge: stops when process {pid} has started, after {limit} s at the latest"));
-    }
-
-    /// Returns the time until which a stop waits for a process that starts.
-    pub(super) fn stop_at(&self) -> Option<Instant> {
-        match self.phase {
-            Phase::StoppingWhenReady(until) => Some(until),
-            Phase::Running | Phase::Stopping(_) => None,
-        }
-    }
-
-    /// Ends the wait for a process that did not become ready in time.
-    pub(super) fn stop_if_due(&mut self, now: Instant) {
-        if self.stop_at().is_some_and(|until| until <= now) {
-            self.stop();
-        }
     }
 
     /// Stops gracefully.

@@ -142,9 +142,10 @@ fn check_sent_by_browsers(origin: &str) -> Result<(), ValueError> {
     let is_sent = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-._:/[]*{}".contains(c);
     let Some(wrong) = origin.chars().find(|&c| !is_sent(c)) else { return Ok(()) };
     Err(match wrong {
-        'A'..='Z' => {
-            ValueError::new("browsers send an origin in lower case", format!("write \"{}\"", origin.to_ascii_lowercase()))
-        }
+        'A'..='Z' => ValueError::new(
+            "browsers send an origin in lower case",
+            format!("write \"{}\"", origin.to_ascii_lowercase()),
+        ),
         _ if wrong.is_alphabetic() => {
             ValueError::new("browsers send a host in ASCII", "write its form that begins with `xn--`")
         }

@@ -289,11 +289,7 @@ impl RequestBody {
                 // Interrupts for idle connections do not apply here.
                 Received::Interrupted(Interrupt::TimedOut) => ContentError::TooSlow,
                 Received::Interrupted(
-                    Interrupt::None
-                    | Interrupt::Evict
-                    | Interrupt::Drain
-                    | Interrupt::Park
-                    | Interrupt::AbortStreams,
+                    Interrupt::None | Interrupt::Evict | Interrupt::Drain | Interrupt::Park | Interrupt::AbortStreams,
                 ) => {
                     wait_for_content(content, transport);
                     continue;

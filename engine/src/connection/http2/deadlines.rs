@@ -6,7 +6,6 @@ use super::serve::ConnectionTask;
 use super::stalls::{self, WindowState};
 use crate::connection::exit::Exit;
 use crate::connection::progress::TransferLimits;
-use crate::connection::timeouts::{HeldLease, abort_reason};
 use crate::limits::LINGER_TIMEOUT;
 use crate::net::clock::{Tick, ticks};
 use crate::net::connection_table::Deadline;
@@ -125,18 +124,6 @@ where
             self.end_response(place, Err(CloseReason::SendTooSlow));
         }
         self.check_end()
-    }
-
-    /// Resets the streams whose responses no lease keeps, after a replacement or a hand-over. Requests without a response
-    /// continue, because an open request is completed.
-    pub(super) fn abort_unleased(&mut self) {
-        let reason = abort_reason(&self.connection.transport.timeouts.worker);
-        let is_kept = |response: &PendingResponse| response.lease.as_ref().is_some_and(HeldLease::is_in_force);
-        let unleased = self.streams.responses_mut().filter(|(_, response)| !is_kept(response));
-        let unleased: Vec<u32> = unleased.map(|(place, _)| place).collect();
-        for place in unleased {
-            self.end_response(place, Err(reason));
-        }
     }
 
     fn on_idle_timeout(&mut self, now: Tick) -> Result<(), Exit> {

@@ -164,7 +164,8 @@ where
                 break;
             }
         }
-        if self.connection.transport.timeouts.interrupt() == Interrupt::TimedOut {
+        let interrupt = self.connection.transport.timeouts.interrupt();
+        if matches!(interrupt, Interrupt::TimedOut | Interrupt::AbortStreams) {
             // A connection that is always busy has deadlines, too.
             self.wait()?;
         }
@@ -426,7 +427,10 @@ where
             }
             Interrupt::AbortStreams => {
                 timeouts.clear_interrupt();
-                self.abort_unleased();
+                // Requests without a response continue, because an open request is completed.
+                for place in self.streams.unleased() {
+                    self.end_response(place, Err(abort_reason(&timeouts.worker)));
+                }
                 self.check_end()?;
             }
             Interrupt::Park => {

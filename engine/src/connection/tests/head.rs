@@ -209,7 +209,7 @@ fn a_first_request_line_that_is_refused_before_its_version_gets_a_status() {
             assert!(client.response().closes());
         }
         let client = server.connect();
-        client.send(b"PRI * HTTP/2.1").await;
+        client.send(b"PRI * HTTP/2.1\r\n").await;
         assert_eq!(client.wait_closed().await.0, CloseReason::Http2(ConnectionError::PrefaceInvalid));
     });
 }
