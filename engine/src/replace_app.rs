@@ -162,7 +162,8 @@ impl<T, O> fmt::Debug for AppHandle<T, O> {
 impl<T: Service, O: Observer + Clone + Send> AppHandle<T, O> {
     /// Makes `next` the version for new connections. Open connections keep theirs and close after
     /// their next response. Those that are open after their own [`Limits::shutdown_timeout`] are closed, unless a response
-    /// has a [`ResponseLease`](crate::service::ResponseLease).
+    /// has a [`ResponseLease`](crate::service::ResponseLease). Of a connection of HTTP/2 that has one, the responses without a lease
+    /// are reset then.
     ///
     /// Returns when all workers have replaced theirs. Does nothing while the server stops.
     pub fn replace(&self, next: &AppVersion<T, O>) {

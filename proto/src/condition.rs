@@ -81,6 +81,15 @@ pub fn has_no_condition_or_range(head: &RequestHead) -> bool {
     !head.has_any(CONDITION_FIELDS | KnownField::Range.bit())
 }
 
+/// Whether If-Range of a request has something else than an entity tag, such as a date.
+///
+/// [`evaluate`] compares a date with the modification time, as HTTP requires. Two states of a representation can have one such
+/// time, which has no fractions of a second. A server that does not know that it had one state only in that second ignores
+/// Range (RFC 9110 §8.8.2.2).
+pub fn has_range_without_tag(head: &RequestHead, bytes: &[u8]) -> bool {
+    head.value(bytes, KnownField::IfRange).is_some_and(|value| EntityTag::parse_whole(value).is_none())
+}
+
 /// Evaluates the preconditions in the order of RFC 9110 §13.2.2.
 ///
 /// The representation must exist, and the response without preconditions must be 200. `now` is the
@@ -190,6 +199,22 @@ mod tests {
         assert_eq!(parse_request(text.as_bytes(), &MessageLimits::default(), &mut head), Ok(true), "{text}");
         let validators = Validators { etag: Some(b"\"t\""), last_modified: Some(HttpDate::from_unix(1_577_836_800)) };
         assert_eq!(evaluate(&head, text.as_bytes(), &validators, NOW), expected, "{text}");
+    }
+
+    #[test]
+    fn if_range_has_a_tag_or_not() {
+        for (value, expected) in [
+            ("If-Range: \"t\"", false),
+            ("If-Range: W/\"t\"", false),
+            ("If-Range: Wed, 01 Jan 2020 00:00:00 GMT", true),
+            ("If-Range: t", true),
+            ("If-Match: t", false),
+        ] {
+            let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{value}\r\n\r\n");
+            let mut head = RequestHead::default();
+            assert_eq!(parse_request(text.as_bytes(), &MessageLimits::default(), &mut head), Ok(true), "{text}");
+            assert_eq!(has_range_without_tag(&head, text.as_bytes()), expected, "{value}");
+        }
     }
 
     #[test]

@@ -315,6 +315,9 @@ fn domain(text: &str) -> Result<HostName, String> {
     let name: HostName = text.parse().map_err(|ValueError { message, .. }| message)?;
     match name.reach() {
         NameReach::Public | NameReach::Internal => Ok(name),
+        NameReach::Unknown if matches!(name, HostName::Exact(_)) => {
+            Err("no certificate can have this name: it needs a dot, and `_` is not allowed".to_owned())
+        }
         NameReach::PublicWildcard | NameReach::Unknown => {
             Err("a wildcard needs a configuration, see docs/https.md".to_owned())
         }

@@ -191,16 +191,17 @@ fn site(options: &ServeArgs, names: &str) -> Result<String, String> {
     if options.trailing_slash != "auto" {
         line(format!("trailing-slash {}", options.trailing_slash));
     }
-    for HeaderArg { name, value } in &options.headers {
+    for HeaderArg { name, value } in not_empty("--header", &options.headers)? {
         line(format!("header {} {}", quote(name), quote(value)));
     }
     if !options.cors.is_empty() {
         let origins: Vec<String> = options.cors.iter().map(|origin| quote(origin)).collect();
         line(format!("cors {}", origins.join(" ")));
     }
-    if !options.users.is_empty() {
+    let users = not_empty("--auth", &options.users)?;
+    if !users.is_empty() {
         let user = |UserArg { name, hash }: &UserArg| format!("user {} {}; ", quote(name), quote(hash));
-        line(format!("basic-auth {{ {}}}", options.users.iter().map(user).collect::<String>()));
+        line(format!("basic-auth {{ {}}}", users.into_iter().map(user).collect::<String>()));
     }
     let has_page = || options.dir.join(NOT_FOUND).is_file();
     let not_found = options.not_found.as_deref().or_else(|| has_page().then_some(NOT_FOUND));
@@ -209,6 +210,18 @@ fn site(options: &ServeArgs, names: &str) -> Result<String, String> {
     }
     text += "}\n";
     Ok(text)
+}
+
+/// Returns the values of an option without its empty lines.
+///
+/// # Errors
+/// If it has nothing else: a password of an empty variable would protect nothing.
+fn not_empty<'a, T>(option: &str, lines: &'a [Option<T>]) -> Result<Vec<&'a T>, String> {
+    let values: Vec<&T> = lines.iter().flatten().collect();
+    match values.is_empty() && !lines.is_empty() {
+        true => Err(format!("`{option}` has no value")),
+        false => Ok(values),
+    }
 }
 
 /// Returns the start of a configuration for public names.
@@ -309,10 +322,28 @@ mod tests {
     }
 
     #[test]
+    fn empty_lines_of_headers_and_users_are_nothing_unless_all_are_empty() {
+        let user = format!("alice:$2y$10${}", "a".repeat(53));
+        let [headers, users] = ["X-A: one\r\n\r\nX-B: two\r\n".to_owned(), format!("{user}\n")];
+        let lines = ["/a", "--domain", "example.com", "--header", &headers, "--auth", &users];
+        let settings = format!("{:?}", read(&lines).settings.sites[0]);
+        assert!(["one", "two", "alice"].iter().all(|part| settings.contains(part)), "{settings}");
+        for (option, value) in [("--auth", ""), ("--auth", "\n"), ("--header", "\r\n")] {
+            let arguments = ["selvedge", "serve", "--domain", "example.com", option, value];
+            let Command::Serve(options) = Cli::try_parse_from(arguments).expect("its lines are read").command else {
+                panic!("it is `serve`")
+            };
+            assert_eq!(configuration(&options, Path::new("/data")), Err(format!("`{option}` has no value")));
+        }
+    }
+
+    #[test]
     fn other_names_and_options_are_refused() {
         for options in [
             &["--domain", "*.example.com"][..],
             &["--domain", "https://example.com/"],
+            &["--domain", "a_b"],
+            &["--not-found", ""],
             &["--domain", "example.com", "--tls"],
             &["--domain", "example.com", "--listen", "[::]:443"],
             &["--acme-directory", "https://a.example/dir"],

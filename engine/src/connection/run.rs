@@ -173,7 +173,7 @@ async fn serve_http1<S: Detach, T: Service, O: Observer>(
             Interrupt::Abort => return Poll::Ready(Exit::Closed(abort_reason(&transport.timeouts.worker))),
             // A task of the application may be waiting for content.
             Interrupt::TimedOut => connection.wake_reader(),
-            Interrupt::None | Interrupt::Evict | Interrupt::Drain | Interrupt::Park => {}
+            Interrupt::None | Interrupt::Evict | Interrupt::Drain | Interrupt::Park | Interrupt::AbortStreams => {}
         }
         if let Some(start) = &mut starting {
             match ready!(start.as_mut().poll(cx)) {

@@ -45,7 +45,7 @@ pub(super) async fn run_upgraded<S: Detach>(connection: Rc<Connection<S>>, app_s
                 control.announce_stop();
                 worker.connections.clear_interrupt(id);
             }
-            Interrupt::None | Interrupt::TimedOut | Interrupt::Evict | Interrupt::Park => {}
+            Interrupt::None | Interrupt::TimedOut | Interrupt::Evict | Interrupt::Park | Interrupt::AbortStreams => {}
         }
         control.poll_closed(cx).map(|()| CloseReason::Upgraded)
     })

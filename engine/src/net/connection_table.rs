@@ -48,6 +48,8 @@ pub(crate) enum Interrupt {
     Drain,
     /// The connection has been idle for about one second and its task should end.
     Park,
+    /// Time has passed for the streams of the connection that no lease keeps. Another stream keeps the connection.
+    AbortStreams,
     /// The connection is aborted.
     Abort,
 }
@@ -381,21 +383,28 @@ impl ConnectionTable {
         });
     }
 
-    /// Aborts the connections of the scope. Returns the number of those that a lease keeps. If the scope is not that of the
-    /// current generation, an ended lease counts, too: a later replacement has ended it, and the connection has time from
-    /// then on.
+    /// Aborts the connections of the scope. Returns the number of those that a lease keeps; of these, streams without one are
+    /// aborted. If the scope is not that of the current generation, an ended lease counts, too: a later replacement has
+    /// ended it, and the connection has time from then on.
     pub(crate) fn abort(&self, scope: DrainScope) -> usize {
+        let is_earlier = matches!(scope, DrainScope::Replaced(generation) if generation != self.generation.get());
         let kept = Cell::new(0);
         self.interrupt_where(Interrupt::Abort, |id, entry| {
             let is_kept = entry.is_within(scope)
                 && match scope {
                     DrainScope::All => false,
-                    DrainScope::Replaced(generation) if generation != self.generation.get() => self.leases.exist(id),
+                    DrainScope::Replaced(_) if is_earlier => self.leases.exist(id),
                     DrainScope::Replaced(_) | DrainScope::Unleased => self.leases.are_in_force(id),
                 };
             kept.set(kept.get() + usize::from(is_kept));
             entry.is_within(scope) && !is_kept
         });
+        if !is_earlier {
+            // It is more than a timeout or a drain, which the connection notices again.
+            self.interrupt_where(Interrupt::AbortStreams, |_, entry| {
+                entry.has_streams && entry.is_within(scope) && entry.interrupt != Interrupt::Abort
+            });
+        }
         kept.get()
     }
 

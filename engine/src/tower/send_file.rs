@@ -212,6 +212,8 @@ fn choose_response(request: &HeaderMap, etag: &[u8], modified: HttpDate, now: Ht
         PreconditionResult::NotModified => ResponseChoice::NotModified,
         PreconditionResult::Failed => ResponseChoice::PreconditionFailed,
         PreconditionResult::ProceedIgnoringRange => ResponseChoice::Whole,
+        // The file may have had two contents in the second of a date.
+        PreconditionResult::Proceed if condition::has_range_without_tag(&head, &bytes) => ResponseChoice::Whole,
         PreconditionResult::Proceed
             if RequestContext::current().is_some_and(|context| context.method == Method::Head) =>
         {

@@ -4,6 +4,7 @@ use super::{CommonArgs, domain};
 use crate::config::value::{check_listen, is_password_hash};
 use crate::syntax::{HostName, ValueError};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ pub(crate) struct ServeArgs {
     pub(crate) spa: bool,
 
     /// Page of the directory for missing files [default: 404.html if the directory has it]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) not_found: Option<String>,
 
     /// Serve about.html at /about, and redirect /about.html to it
@@ -57,16 +58,16 @@ pub(crate) struct ServeArgs {
     pub(crate) trailing_slash: String,
 
     /// Field of every response, as in 'X-Frame-Options: DENY'; may be repeated
-    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header, value_delimiter = '\n')]
-    pub(crate) headers: Vec<HeaderArg>,
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header_line, value_delimiter = '\n')]
+    pub(crate) headers: Vec<Option<HeaderArg>>,
 
     /// Let pages of this origin use the responses; without a value, of every origin. May be repeated
     #[arg(long, value_name = "ORIGIN", num_args = 0..=1, require_equals = true, default_missing_value = "*", value_delimiter = ' ')]
     pub(crate) cors: Vec<String>,
 
     /// Require a password; `selvedge hash-password --name USER` prints such a value. May be repeated
-    #[arg(long = "auth", value_name = "USER:HASH", value_parser = user, value_delimiter = '\n')]
-    pub(crate) users: Vec<UserArg>,
+    #[arg(long = "auth", value_name = "USER:HASH", value_parser = user_line, value_delimiter = '\n')]
+    pub(crate) users: Vec<Option<UserArg>>,
 
     /// Let browsers check each time whether a file has changed (Cache-Control: no-cache)
     #[arg(long)]
@@ -176,6 +177,20 @@ fn listen(text: &str) -> Result<ListenArg, String> {
     }
 }
 
+/// Reads a line of `--header`; `None` for an empty one, such as that after the last line end.
+fn header_line(line: &str) -> Result<Option<HeaderArg>, String> {
+    not_empty(line).map(header).transpose()
+}
+
+/// Reads a line of `--auth`; `None` for an empty one.
+fn user_line(line: &str) -> Result<Option<UserArg>, String> {
+    not_empty(line).map(user).transpose()
+}
+
+fn not_empty(line: &str) -> Option<&str> {
+    Some(line.trim()).filter(|line| !line.is_empty())
+}
+
 fn header(text: &str) -> Result<HeaderArg, String> {
     let Some((name, value)) = text.split_once(':') else {
         let name = text.split(['=', ' ']).next().unwrap_or_default();
@@ -249,5 +264,9 @@ mod tests {
         let problem = user("alice:secret").unwrap_err();
         assert!(problem.contains("hash-password") && !problem.contains("secret"), "{problem}");
         assert_eq!(user("alice:$2y$10$abc").unwrap().hash, "$2y$10$abc");
+        assert!(header_line("X-Frame-Options=DENY\r").unwrap_err().contains("'X-Frame-Options: VALUE'"));
+        assert_eq!(header_line("A: b\r").unwrap(), Some(HeaderArg { name: "A".into(), value: "b".into() }));
+        assert_eq!(user_line("alice:$2y$10$abc\r").unwrap().unwrap().hash, "$2y$10$abc");
+        assert_eq!((header_line("\r"), user_line("")), (Ok(None), Ok(None)));
     }
 }

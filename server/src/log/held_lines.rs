@@ -24,6 +24,14 @@ impl HeldBatch {
     }
 }
 
+/// Lines that are due.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct DueLines {
+    pub(super) text: Vec<u8>,
+    /// How many they are.
+    pub(super) count: u64,
+}
+
 /// Lines that wait to be written.
 pub(super) struct HeldLines {
     batches: Vec<HeldBatch>,
@@ -54,7 +62,7 @@ impl HeldLines {
     }
 
     /// Takes the lines that were held for long enough, in order.
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<u8> {
+    pub(super) fn take_due(&mut self, now: Instant) -> DueLines {
         if self.is_full() {
             return self.take_all();
         }
@@ -62,11 +70,11 @@ impl HeldLines {
     }
 
     /// Takes all lines, in order.
-    pub(super) fn take_all(&mut self) -> Vec<u8> {
+    pub(super) fn take_all(&mut self) -> DueLines {
         self.take(u64::MAX)
     }
 
-    fn take(&mut self, until: u64) -> Vec<u8> {
+    fn take(&mut self, until: u64) -> DueLines {
         let mut due = Vec::new();
         for (number, held) in self.batches.iter_mut().enumerate() {
             let count = held.batch.count_until(held.taken, until);
@@ -75,7 +83,7 @@ impl HeldLines {
         }
         // The sort is stable, so lines of one worker stay in order.
         due.sort_by_key(|(at, ..)| *at);
-        let mut lines = Vec::new();
+        let mut lines = DueLines { text: Vec::new(), count: due.len() as u64 };
         let mut due = due.into_iter().peekable();
         while let Some((_, number, first)) = due.next() {
             // Lines that are neighbours in their batch are copied at once: all, if only one worker has any.
@@ -84,7 +92,7 @@ impl HeldLines {
                 last += 1;
             }
             let held = &self.batches[number];
-            lines.extend_from_slice(&held.batch.text[held.begin_of(first)..held.batch.end_of(last)]);
+            lines.text.extend_from_slice(&held.batch.text[held.begin_of(first)..held.batch.end_of(last)]);
         }
         for HeldBatch { batch, reserved, .. } in
             self.batches.extract_if(.., |held| held.taken as u64 == held.batch.count())
@@ -123,13 +131,17 @@ mod tests {
         held
     }
 
+    fn lines(text: &str) -> DueLines {
+        DueLines { text: text.as_bytes().to_vec(), count: text.lines().count() as u64 }
+    }
+
     #[test]
     fn lines_of_several_workers_are_merged_when_all_of_that_time_are_there() {
         let mut held = held(&[&[1, 4, 9], &[2, 3, 8], &[5]], 1 << 20);
-        assert_eq!(held.take(4), b"1\n2\n3\n4\n");
+        assert_eq!(held.take(4), lines("1\n2\n3\n4\n"));
         assert!(!held.is_empty());
-        assert_eq!(held.take(4), b"");
-        assert_eq!(held.take_all(), b"5\n8\n9\n");
+        assert_eq!(held.take(4), lines(""));
+        assert_eq!(held.take_all(), lines("5\n8\n9\n"));
         assert_eq!((held.is_empty(), held.bytes), (true, 0));
     }
 
@@ -137,8 +149,8 @@ mod tests {
     fn lines_are_held_for_a_time_and_up_to_a_size() {
         let now = Instant::now() + HOLD_TIME;
         let recent = line_time(now) - 1;
-        assert_eq!(held(&[&[recent]], 1 << 20).take_due(now), b"");
-        assert_eq!(held(&[&[recent]], 1 << 20).take_due(now + HOLD_TIME), format!("{recent}\n").into_bytes());
-        assert_eq!(held(&[&[recent]], 0).take_due(now), format!("{recent}\n").into_bytes());
+        assert_eq!(held(&[&[recent]], 1 << 20).take_due(now), lines(""));
+        assert_eq!(held(&[&[recent]], 1 << 20).take_due(now + HOLD_TIME), lines(&format!("{recent}\n")));
+        assert_eq!(held(&[&[recent]], 0).take_due(now), lines(&format!("{recent}\n")));
     }
 }

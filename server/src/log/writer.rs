@@ -10,7 +10,7 @@
 
 use super::config::{ErrorFormat, Level};
 use super::error::{ErrorLog, LeveledLines, LogEvent, OverflowEvents};
-use super::held_lines::HeldLines;
+use super::held_lines::{DueLines, HeldLines};
 use super::line_writer::LineWriter;
 use super::loss_counter::LossCounter;
 use super::queue::{Command, LogEntry, Reserved, ThreadInbox};
@@ -56,7 +56,7 @@ impl ThreadLog {
     }
 
     /// Takes the lines that were held for long enough, or all that are due until then.
-    fn due_lines(&mut self, due: Instant, now: Instant) -> Vec<u8> {
+    fn due_lines(&mut self, due: Instant, now: Instant) -> DueLines {
         if due > now { self.held.take_all() } else { self.held.take_due(now) }
     }
 
@@ -177,10 +177,9 @@ impl LogThread {
     fn flush(&mut self, index: usize, due: Instant, now: Instant) {
         let log = &mut self.logs[index];
         if log.events.is_none() {
-            let lines = log.due_lines(due, now);
-            let count = lines.iter().filter(|&&b| b == b'\n').count() as u64;
+            let DueLines { text, count } = log.due_lines(due, now);
             if count > 0 {
-                log.catch_panic(count, now, |log| log.write_lines(Level::Info, &lines, now));
+                log.catch_panic(count, now, |log| log.write_lines(Level::Info, &text, now));
             }
         } else {
             // The lost group has at least one line.

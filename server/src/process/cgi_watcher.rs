@@ -1,22 +1,25 @@
 //! The process that keeps the one that runs the programs of a folder running.
 //!
 //! Programs have the user of the process that starts them, so they can end it, as can the system when memory runs out. This
-//! process keeps the privileges of the server, and starts it again. It is the parent of nothing else, and receives one
+//! process keeps the privileges of the server, and starts it again. They can stop it, too, as SIGSTOP does, so this process
+//! continues it: requests would wait for it otherwise. It is the parent of nothing else, and receives one
 //! message: what may be run.
 
 use super::cgi_programs::{Permitted, RUNNER_VARIABLE, RunnerStart};
 use super::child::describe_exit;
 use super::link::Link;
 use crate::log;
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// The value of [`RUNNER_VARIABLE`] in the process that runs programs.
 pub(super) const RUNS_PROGRAMS: &str = "programs";
-/// Wait before a start that follows another one: a program may end its parent each time.
+/// Wait before a start that follows another one, and after a stop: a program may end or stop its parent each time.
 const RESTART_WAIT: Duration = Duration::from_millis(100);
 
 /// Keeps a runner running until the serving process ends.
@@ -36,7 +39,7 @@ pub(super) fn watch() -> ExitCode {
         return ExitCode::FAILURE;
     }
     loop {
-        let status = child.wait();
+        let status = wait_for_end(&mut child, &permitted);
         if status.as_ref().is_ok_and(|status| status.success()) {
             return ExitCode::SUCCESS;
         }
@@ -58,6 +61,25 @@ pub(super) fn watch() -> ExitCode {
             }
         };
     }
+}
+
+/// Waits for the end of a runner, and continues it when a program has stopped it.
+fn wait_for_end(child: &mut Child, permitted: &Permitted) -> io::Result<ExitStatus> {
+    let pid = Pid::from_child(child);
+    // An end stays to be collected below.
+    let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+    while let Ok(Some(state)) = retry_on_intr(|| waitid(WaitId::Pid(pid), options)) {
+        if !state.stopped() {
+            break;
+        }
+        let _ = kill_process(pid, Signal::CONT);
+        let folder = permitted.folder.display();
+        log::print_line(&format!(
+            "selvedge: the process that starts the programs of {folder} was stopped; it is continued"
+        ));
+        std::thread::sleep(RESTART_WAIT);
+    }
+    child.wait()
 }
 
 /// Starts a runner, which receives requests from the link.

@@ -33,6 +33,7 @@ mod serving;
 mod single_flight;
 mod sockets;
 mod startup;
+mod stop;
 mod supervise;
 mod syslog_socket;
 mod upgrade;

@@ -43,15 +43,18 @@ pub(super) struct SupervisorConfig {
 
 /// Whether the program is about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     Running,
+    /// A process that starts has until this time to become ready. Then the program stops.
+    StoppingWhenReady(Instant),
+    /// Stops with this exit code.
     Stopping(u8),
 }
 
 /// The state of the supervisor.
 pub(super) struct Supervisor {
     pub(super) config: SupervisorConfig,
-    sockets: Sockets,
+    pub(super) sockets: Sockets,
     control: Listener,
     pub(super) notifier: Notifier,
     pub(super) processes: Vec<ChildProcess>,
@@ -72,7 +75,7 @@ pub(super) struct Supervisor {
     /// For the error log of the next serving process.
     pub(super) notes: Vec<String>,
     cookie_secret: CookieSecret,
-    phase: Phase,
+    pub(super) phase: Phase,
     readiness: Readiness,
     events: Sender<SupervisorEvent>,
 }
@@ -156,7 +159,8 @@ impl Supervisor {
             Role::Candidate { until, .. } => Some(until),
             _ => None,
         });
-        let next = candidates.chain(self.restart_at).chain(kill_deadline::next(&self.processes)).min();
+        let of_all = candidates.chain(self.restart_at).chain(self.phase.stop_at());
+        let next = of_all.chain(kill_deadline::next(&self.processes)).min();
         let until = next.map_or(LONGEST, |next| next.saturating_duration_since(Instant::now()));
         self.notifier.watchdog().map_or(until, |watchdog| until.min(watchdog / 4))
     }
@@ -174,6 +178,9 @@ impl Supervisor {
                 self.restart_later(&format!("cannot be started: {error}"));
             }
         }
+        if self.phase.stop_at().is_some_and(|until| until <= now) {
+            self.stop();
+        }
         self.abandon_late_candidates(now);
         kill_deadline::kill_overdue(&mut self.processes, now);
         if let Some(watchdog) = self.notifier.watchdog() {
@@ -189,7 +196,7 @@ impl Supervisor {
 
     /// Starts a serving process.
     pub(super) fn start(&mut self, role: Role, binary: Executable) -> std::io::Result<()> {
-        self.confirm_bindings();
+        confirm_bindings(&mut self.processes);
         let heartbeat_interval = self.notifier.watchdog().map(|watchdog| watchdog / 8);
         let notes = self.notes.clone();
         let start_info = StartInfo {
@@ -276,15 +283,10 @@ impl Supervisor {
         }
     }
 
-    /// Makes all bindings permanent, because a process with these sockets is ready.
-    fn confirm_bindings(&mut self) {
-        self.processes.iter_mut().for_each(|process| process.bound.clear());
-    }
-
     /// Restores the sockets to their state before a process that never became ready.
     fn restore_sockets(&mut self, bound: Vec<BoundListener>) {
         // During a shutdown, all listeners are closed.
-        if self.is_stopping() {
+        if matches!(self.phase, Phase::Stopping(_)) {
             return;
         }
         for BoundListener { address, previous: before } in bound.into_iter().rev() {
@@ -305,8 +307,11 @@ impl Supervisor {
             Role::Serving => {}
             Role::Retired => return,
         }
-        self.confirm_bindings();
+        confirm_bindings(&mut self.processes);
         self.restart_at = None;
+        if self.phase.stop_at().is_some() {
+            return self.stop();
+        }
         for signal in std::mem::take(&mut self.processes[at].pending_signals) {
             self.processes[at].signal(signal);
         }
@@ -329,6 +334,7 @@ impl Supervisor {
                 let why = exit_message.unwrap_or_else(|| format!("the new process {how} before it was ready"));
                 self.refuse(requested_by, &why);
             }
+            Role::Starting if self.phase.stop_at().is_some() => self.stop(),
             _ if self.is_stopping() => {}
             Role::Retired if status.as_ref().is_ok_and(|status| status.success()) => {}
             Role::Retired => print_line(&format!("selvedge: process {pid}, which was to end, {how}")),
@@ -346,60 +352,17 @@ impl Supervisor {
         }
     }
 
-    /// Releases the sockets, and ends when the last process has ended.
-    pub(super) fn begin_shutdown(&mut self, code: u8) {
-        if !self.is_stopping() {
-            self.phase = Phase::Stopping(code);
-            self.notifier.stopping();
-            self.restart_at = None;
-            self.sockets.close_all();
-            for process in &mut self.processes {
-                match process.role {
-                    Role::Candidate { .. } => process.kill(),
-                    Role::Retired => {}
-                    _ if code != 0 => process.signal(Signal::TERM),
-                    _ => {}
-                }
-            }
-            kill_deadline::set_all(&mut self.processes, self.config.shutdown_timeout);
-            let lasting = self.processes.iter_mut().filter(|process| process.is_handing_over());
-            lasting.for_each(|process| kill_deadline::stop_replaced(process, self.config.shutdown_timeout));
-        }
-    }
-
     fn on_signal(&mut self, signal: i32) {
         let is_stopping = self.is_stopping();
-        let is_current = |process: &&ChildProcess| process.is_current();
         match signal {
-            SIGINT => {
-                self.begin_shutdown(0);
-                kill_deadline::stop_all_now(&mut self.processes);
-            }
-            SIGTERM | SIGQUIT if is_stopping => kill_deadline::stop_all_now(&mut self.processes),
-            SIGTERM | SIGQUIT => {
-                self.begin_shutdown(0);
-                // Replaced processes got theirs; a second one would abort their requests.
-                self.processes.iter().filter(is_current).for_each(|process| process.signal(Signal::TERM));
-            }
+            SIGINT => self.stop_now(),
+            SIGTERM | SIGQUIT if is_stopping => self.stop_now(),
+            SIGTERM | SIGQUIT => self.stop_when_ready(),
             _ if is_stopping => {}
             SIGUSR2 => self.upgrade(None),
-            SIGHUP => self.reload(),
-            _ => self.reopen_logs(),
+            SIGHUP => reload(&mut self.processes),
+            _ => reopen_logs(&mut self.processes),
         }
-    }
-
-    fn reload(&mut self) {
-        // A process that is not ready may have read the previous configuration.
-        queue_signal(&mut self.processes, Signal::HUP);
-        let serves = |process: &&ChildProcess| process.role == Role::Serving;
-        self.processes.iter().filter(serves).for_each(|process| process.signal(Signal::HUP));
-    }
-
-    fn reopen_logs(&mut self) {
-        // A process that is not ready may have opened the logs before.
-        queue_signal(&mut self.processes, Signal::USR1);
-        let has_opened = |process: &&ChildProcess| matches!(process.role, Role::Serving | Role::Retired);
-        self.processes.iter().filter(has_opened).for_each(|process| process.signal(Signal::USR1));
     }
 
     /// Schedules a restart, or gives up.
@@ -434,6 +397,25 @@ impl Supervisor {
             self.notes.push(note);
         }
     }
+}
+
+/// Makes all bindings permanent, because a process with these sockets is ready.
+fn confirm_bindings(processes: &mut [ChildProcess]) {
+    processes.iter_mut().for_each(|process| process.bound.clear());
+}
+
+fn reload(processes: &mut [ChildProcess]) {
+    // A process that is not ready may have read the previous configuration.
+    queue_signal(processes, Signal::HUP);
+    let serves = |process: &&ChildProcess| process.role == Role::Serving;
+    processes.iter().filter(serves).for_each(|process| process.signal(Signal::HUP));
+}
+
+fn reopen_logs(processes: &mut [ChildProcess]) {
+    // A process that is not ready may have opened the logs before.
+    queue_signal(processes, Signal::USR1);
+    let has_opened = |process: &&ChildProcess| matches!(process.role, Role::Serving | Role::Retired);
+    processes.iter().filter(has_opened).for_each(|process| process.signal(Signal::USR1));
 }
 
 /// Stores a signal for processes that are not ready to receive signals.

@@ -47,9 +47,15 @@ impl TextPattern {
     /// Parses a pattern of an origin: a scheme, a host and perhaps a port.
     pub(crate) fn parse_origin(text: &str) -> Result<Self, ValueError> {
         let is_origin = |rest: &str| !rest.is_empty() && !rest.contains('/');
+        let is_list = text.contains(',') && regular_expression::written(text).is_none();
+        if text.is_empty() || is_list {
+            let suggestion = "write each origin as a value of its own, as in \"https://app.example.com\"";
+            let message = if is_list { "an origin with a comma" } else { "an origin is empty" };
+            return Err(ValueError::new(message, suggestion));
+        }
         match text.split_once("://") {
             _ if text == "*" || text == "null" || regular_expression::written(text).is_some() => {}
-            Some((_, rest)) if is_origin(rest) => {}
+            Some((_, rest)) if is_origin(rest) => check_sent_by_browsers(text)?,
             Some((scheme, rest)) => {
                 let host = rest.split('/').next().unwrap_or_default();
                 return Err(ValueError::new("an origin has no path", format!("write \"{scheme}://{host}\"")));
@@ -129,6 +135,24 @@ impl TextPattern {
     }
 }
 
+/// Refuses an origin that no browser sends, so that it would never match: its scheme and host are in lower case, and names
+/// with other letters begin with `xn--`.
+fn check_sent_by_browsers(origin: &str) -> Result<(), ValueError> {
+    // Braces are judged with the placeholders.
+    let is_sent = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-._:/[]*{}".contains(c);
+    let Some(wrong) = origin.chars().find(|&c| !is_sent(c)) else { return Ok(()) };
+    Err(match wrong {
+        'A'..='Z' => ValueError::new(
+            "browsers send an origin in lower case",
+            format!("write \"{}\"", origin.to_ascii_lowercase()),
+        ),
+        _ if wrong.is_alphabetic() => {
+            ValueError::new("browsers send a host in ASCII", "write its form that begins with `xn--`")
+        }
+        _ => ValueError::new(format!("`{wrong}` is in no origin"), "write a scheme, a host and perhaps a port"),
+    })
+}
+
 /// Refuses what is a regular expression or a negation elsewhere.
 fn check_foreign(text: &str) -> Result<(), ValueError> {
     if let Some(rest) = text.strip_prefix('~') {
@@ -194,6 +218,26 @@ mod tests {
         assert!(!host.is_match("www.") && !host.is_match("example.com"));
         for text in ["https://www.example.com/", "a/b", "{host}"] {
             assert!(TextPattern::parse_host(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn origins_that_no_browser_sends_are_refused() {
+        for (text, suggestion) in [
+            ("HTTPS://A.EXAMPLE", "write \"https://a.example\""),
+            ("https://a\"b", "write a scheme, a host and perhaps a port"),
+            ("https://user@a.example", "write a scheme, a host and perhaps a port"),
+            ("https://bücher.example", "write its form that begins with `xn--`"),
+            ("https://a.example,https://b.example", "write each origin as a value of its own"),
+            ("", "write each origin as a value of its own"),
+            ("a.example", "write \"https://a.example\""),
+            ("https://a.example/", "write \"https://a.example\""),
+        ] {
+            let problem = TextPattern::parse_origin(text).unwrap_err();
+            assert!(problem.suggestion.contains(suggestion), "{text}: {}", problem.suggestion);
+        }
+        for text in ["*", "null", "https://*.a-b.example:8443", "http://[::1]:80", "app://x_y", "regex:^https://A,B$"] {
+            assert!(TextPattern::parse_origin(text).is_ok(), "{text}");
         }
     }
 

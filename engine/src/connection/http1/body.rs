@@ -288,7 +288,9 @@ impl RequestBody {
                 Received::SendStalled => continue,
                 // Interrupts for idle connections do not apply here.
                 Received::Interrupted(Interrupt::TimedOut) => ContentError::TooSlow,
-                Received::Interrupted(Interrupt::None | Interrupt::Evict | Interrupt::Drain | Interrupt::Park) => {
+                Received::Interrupted(
+                    Interrupt::None | Interrupt::Evict | Interrupt::Drain | Interrupt::Park | Interrupt::AbortStreams,
+                ) => {
                     wait_for_content(content, transport);
                     continue;
                 }

@@ -52,6 +52,14 @@ impl From<Reject> for Refusal {
     }
 }
 
+/// Whether a refused first line is one of HTTP/1: it names a version, or it begins as a request for a path or a URL and is
+/// too long or invalid before its version. The preface of HTTP/2 begins with `PRI *`.
+fn begins_http1(line: &[u8]) -> bool {
+    let method = line.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    let has_target = [&b" /"[..], b" http"].iter().any(|begin| line[method..].starts_with(begin));
+    (method > 0 && has_target) || line.windows(HTTP1_NAME.len()).any(|part| part == HTTP1_NAME)
+}
+
 impl<S: Stream> Connection<S> {
     /// Waits for the next request head and parses it. Refuses an invalid one, or returns why none arrives.
     pub(super) async fn read_request<T: Service, O: Observer>(
@@ -116,12 +124,12 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Whether the client begins with HTTP/2, and may. Its preface is an invalid request of HTTP/1 (RFC 9113 §3.4). What
-    /// does not claim to be HTTP/1 is left to HTTP/2 as well, which ends the connection.
+    /// does not begin as HTTP/1 is left to HTTP/2 as well, which ends the connection.
     #[cold]
     fn begins_http2(&self) -> bool {
         let may_begin = self.requests.get() == 0 && self.first_protocol == FirstProtocol::Http1OrHttp2;
         let input = self.transport.input.borrow();
-        may_begin && !first_line(input.bytes()).windows(HTTP1_NAME.len()).any(|part| part == HTTP1_NAME)
+        may_begin && !begins_http1(first_line(input.bytes()))
     }
 
     /// Decides what follows a wait in which no bytes arrived; `None` to wait again.
@@ -150,7 +158,11 @@ impl<S: Stream> Connection<S> {
         // Everything that can happen between two requests, and within a head.
         let reason = match (received, has_partial_head(transport)) {
             (Received::More, _) => return None,
-            (Received::SendStalled | Received::Interrupted(Interrupt::Park | Interrupt::None), _) => {
+            (
+                Received::SendStalled
+                | Received::Interrupted(Interrupt::Park | Interrupt::None | Interrupt::AbortStreams),
+                _,
+            ) => {
                 transport.wait_for_request();
                 return None;
             }
@@ -220,8 +232,8 @@ impl<S: Stream> Connection<S> {
     async fn refuse<T, O: Observer>(self: &Rc<Self>, refusal: Refusal, app: &AppContext<T, O>) -> Exit {
         let transport = &self.transport;
         // The refusal or the close reports the reason.
-        let page = Response::engine_error(refusal.status, refusal.text).no_log_reason();
         // The head may have been read far enough to show what the client prefers.
+        let page = Response::engine_error(refusal.status, refusal.text).no_log_reason().field("vary", "accept");
         let prefers_json = prefers_json(values_in_lines(without_empty_line(transport.input.borrow().bytes())));
         let response = if prefers_json { page.into_problem() } else { page };
         let response = app.shared.error_hook.apply(response, None);

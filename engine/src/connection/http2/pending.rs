@@ -45,10 +45,15 @@ impl PendingResponse {
     /// Informs the handler of another protocol that the connection is about to end, unless its lease keeps it.
     pub(super) fn announce_stop(&mut self, reason: CloseReason) {
         let may_be_kept = matches!(reason, CloseReason::AppReplaced | CloseReason::Draining);
-        let is_kept = may_be_kept && self.lease.as_ref().is_some_and(HeldLease::is_in_force);
+        let is_kept = may_be_kept && self.is_leased();
         if let Some(tunnel) = self.tunnel().filter(|_| !is_kept) {
             tunnel.announce_stop();
         }
+    }
+
+    /// Whether it outlives a replacement.
+    pub(super) fn is_leased(&self) -> bool {
+        self.lease.as_ref().is_some_and(HeldLease::is_in_force)
     }
 
     /// Returns the stream of another protocol, if it is one.

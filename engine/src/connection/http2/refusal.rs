@@ -81,7 +81,7 @@ fn respond_with_error<S: Stream, T, O: Observer>(
         .iter()
         .any(|field| field.class == FieldClass::Method && field.value == b"HEAD");
     let method = if is_head { Method::Head } else { Method::Other };
-    let page = Response::engine_error(reject.status(), reject.message()).no_log_reason();
+    let page = Response::engine_error(reject.status(), reject.message()).no_log_reason().field("vary", "accept");
     let response = if client_prefers_json(connection) { page.into_problem() } else { page };
     let response = app.shared.error_hook.apply(response, None);
     let record = send_refusal(connection, stream, method, response);

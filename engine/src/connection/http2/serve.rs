@@ -80,6 +80,12 @@ fn may_linger(reason: CloseReason) -> bool {
     matches!(reason, AppReplaced | ClientClosed | ClosedAfterResponse | Draining | Http2(_))
 }
 
+/// Whether a response ends because a time limit has passed.
+fn is_late(reason: CloseReason) -> bool {
+    use CloseReason::{AppReplacedTimeout, ContentTooSlow, SendTooSlow, ShutdownTimeout};
+    matches!(reason, ContentTooSlow | SendTooSlow | AppReplacedTimeout | ShutdownTimeout)
+}
+
 /// What a turn has received.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Receipt {
@@ -158,7 +164,8 @@ where
                 break;
             }
         }
-        if self.connection.transport.timeouts.interrupt() == Interrupt::TimedOut {
+        let interrupt = self.connection.transport.timeouts.interrupt();
+        if matches!(interrupt, Interrupt::TimedOut | Interrupt::AbortStreams) {
             // A connection that is always busy has deadlines, too.
             self.wait()?;
         }
@@ -345,8 +352,7 @@ where
             Ok(()) => self.connection.finish_content(stream),
             Err(reason) => {
                 self.connection.drop_content(stream);
-                let is_slow = matches!(reason, CloseReason::ContentTooSlow | CloseReason::SendTooSlow);
-                let code = if is_slow { ErrorCode::CANCEL } else { ErrorCode::INTERNAL_ERROR };
+                let code = if is_late(reason) { ErrorCode::CANCEL } else { ErrorCode::INTERNAL_ERROR };
                 self.connection.reset(stream, code);
             }
         }
@@ -418,6 +424,14 @@ where
                 if let Some(reason) = self.ending {
                     self.streams.announce_stop(reason);
                 }
+            }
+            Interrupt::AbortStreams => {
+                timeouts.clear_interrupt();
+                // Requests without a response continue, because an open request is completed.
+                for place in self.streams.unleased() {
+                    self.end_response(place, Err(abort_reason(&timeouts.worker)));
+                }
+                self.check_end()?;
             }
             Interrupt::Park => {
                 timeouts.clear_interrupt();

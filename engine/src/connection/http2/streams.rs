@@ -111,6 +111,11 @@ impl<F: Future<Output = Called>> Streams<F> {
         self.responses_mut().for_each(|(_, response)| response.announce_stop(reason));
     }
 
+    /// Returns the places of the responses that no lease keeps through a replacement.
+    pub(super) fn unleased(&mut self) -> Vec<u32> {
+        self.responses_mut().filter(|(_, response)| !response.is_leased()).map(|(place, _)| place).collect()
+    }
+
     /// Returns all responses that are not complete, with the numbers of their places.
     pub(super) fn responses_mut(&mut self) -> impl Iterator<Item = (u32, &mut PendingResponse)> {
         let places = self.places.iter_mut().enumerate();

@@ -5,6 +5,7 @@ use super::pipe::ClientEnd;
 use super::scenario::{Scenario, TestServer, advance, is_about, settle, with_virtual_time};
 use crate::limits::Limits;
 use crate::service::{CloseReason, Phase};
+use selvedge_proto::http2::ConnectionError;
 use std::time::Duration;
 
 #[test]
@@ -187,5 +188,28 @@ fn an_empty_line_begins_no_head() {
             assert_eq!((reason, client.statuses()), (CloseReason::KeepAliveTimeout, vec![200]));
             assert!(is_about(seconds, 60), "{seconds}");
         }
+    });
+}
+
+#[test]
+fn a_first_request_line_that_is_refused_before_its_version_gets_a_status() {
+    with_virtual_time(async || {
+        // Its clients may begin with HTTP/2.
+        let server = TestServer::new();
+        let long = "a".repeat(9000);
+        for (line, status) in [
+            (format!("GET /{long} HTTP/1.1\r\n"), 414),
+            (format!("GET http://a/{long} HTTP/1.1\r\n"), 414),
+            ("GET /a\x01".to_owned(), 400),
+            ("GET /a\r\n".to_owned(), 400),
+        ] {
+            let client = server.connect();
+            client.send(line.as_bytes()).await;
+            assert_eq!(client.statuses(), [status], "{}", &line[..6]);
+            assert!(client.response().closes());
+        }
+        let client = server.connect();
+        client.send(b"PRI * HTTP/2.1\r\n").await;
+        assert_eq!(client.wait_closed().await.0, CloseReason::Http2(ConnectionError::PrefaceInvalid));
     });
 }

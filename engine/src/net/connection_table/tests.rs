@@ -74,7 +74,7 @@ fn a_lease_keeps_a_connection_through_a_replacement_but_not_through_a_stop() {
     connections.drain(&[Deadline::Upgraded], DrainScope::Replaced(second));
     assert_eq!(interrupts(), [Interrupt::None, Interrupt::Drain, Interrupt::Drain]);
     assert_eq!(connections.abort(DrainScope::Replaced(second)), 2);
-    assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::Drain]);
+    assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::AbortStreams]);
     // A response that has ended no longer keeps its connection, whatever others have.
     connections.leases.remove(streams, &lease);
     assert_eq!(connections.abort(DrainScope::Replaced(second)), 1);
@@ -116,8 +116,9 @@ fn a_connection_whose_lease_has_ended_has_the_time_of_that_replacement() {
     lease.end();
     let third = connections.begin_generation();
     let interrupts = || [leased, other].map(|id| connections.interrupt(id));
+    connections.set_has_streams(leased);
     assert_eq!(connections.abort(DrainScope::Replaced(second)), 1);
-    assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort]);
+    assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort], "its streams have time, too");
     assert_eq!(connections.abort(DrainScope::Replaced(third)), 0);
     assert_eq!(interrupts(), [Interrupt::Abort, Interrupt::Abort]);
 }

@@ -85,7 +85,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .default("#true")
         .details(
             "A request whose Via has the name of this server already gets 508: the servers forward it in a circle. The name \
-             is `selvedge-` and 8 random digits, other ones after each start, so several servers in a chain differ. \
+             is `selvedge-` and 8 random digits, other ones in each serving process, so several servers in a chain differ. \
              Applications may treat requests with Via differently: nginx does not compress their responses unless \
              `gzip_proxied` permits it. With `#false`, a circle goes on until the client leaves.",
         ),

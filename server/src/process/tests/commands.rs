@@ -5,9 +5,10 @@ use crate::process::control::{call, stop};
 use crate::process::{ControlCommand, ControlReply, StatusFormat};
 use rustix::process::Signal;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
@@ -52,6 +53,53 @@ fn commands_before_readiness_are_delivered_afterwards() {
     let mut lines: Vec<_> = (0..3).map(|_| program.prints("re")).collect();
     lines.sort();
     assert!(lines[0].starts_with("ady ") && lines[1..] == ["loaded", "opened"], "{lines:?}");
+}
+
+#[test]
+fn a_stop_before_readiness_serves_the_connections_that_wait() {
+    let folder = folder();
+    let blocked = folder.join("selvedge.blocked");
+    fs::write(&blocked, "").unwrap();
+    let mut program = TestProgram::with(&folder, "listen \"unix:site\"", &std::env::current_exe().unwrap());
+    program.prints("blocked");
+    let socket = program.folder.join("site");
+    let mut waiting = UnixStream::connect(&socket).unwrap();
+    waiting.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    signal(program.pid(), Signal::TERM);
+    until("the stop waits", || program.errors().contains("selvedge: stops when process ").then_some(()));
+    fs::remove_file(blocked).unwrap();
+    let pid = program.ready().pid;
+    let mut reply = String::new();
+    waiting.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200 ") && reply.ends_with(&format!("\r\n\r\n{pid}")), "{reply}");
+    assert_eq!(program.code(), Some(0));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_second_stop_before_readiness_ends_at_once() {
+    for second in [Signal::TERM, Signal::INT] {
+        let folder = folder();
+        fs::write(folder.join("selvedge.blocked"), "").unwrap();
+        let mut program = TestProgram::with(&folder, "listen \"unix:site\"", &std::env::current_exe().unwrap());
+        program.prints("blocked");
+        signal(program.pid(), Signal::TERM);
+        until("the stop waits", || program.errors().contains("selvedge: stops when process ").then_some(()));
+        signal(program.pid(), second);
+        assert_eq!(program.code(), Some(0));
+        assert!(!program.errors().contains("did not end in time"), "{}", program.errors());
+    }
+}
+
+#[test]
+fn a_stop_waits_for_readiness_within_a_bound() {
+    let folder = folder();
+    fs::write(folder.join("selvedge.blocked"), "").unwrap();
+    let mut program = TestProgram::with(&folder, "listen \"unix:site\"", &std::env::current_exe().unwrap());
+    program.prints("blocked");
+    signal(program.pid(), Signal::TERM);
+    assert_eq!(program.code(), Some(0));
+    assert!(program.errors().contains("has started, after 5 s at the latest"), "{}", program.errors());
 }
 
 #[test]

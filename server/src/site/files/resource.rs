@@ -74,8 +74,6 @@ pub(super) struct Representation {
     pub(super) etag: Option<String>,
     /// `None` for a time that means nothing.
     pub(super) modified: Option<HttpDate>,
-    /// Whether the modification time belongs to one content alone.
-    pub(super) is_identified_by_time: bool,
     pub(super) content_type: String,
     pub(super) length: u64,
     /// The content; of an encoded representation, that of the file.
@@ -290,7 +288,6 @@ impl Representation {
             fields: RepresentationFields { full: Rc::new(fields), not_modified: Rc::new(not_modified) },
             etag,
             modified,
-            is_identified_by_time: identity == ContentIdentity::Time,
             content_type: media_type.to_owned(),
             length: stamp.length,
             storage,

@@ -3,7 +3,9 @@
 use super::allowed_codings::AllowedCodings;
 use super::multipart;
 use super::resource::{BodyStorage, ChangedFields, Representation, RepresentationFields, Resource};
-use selvedge::proto::condition::{PreconditionResult, Validators, evaluate, has_no_condition_or_range};
+use selvedge::proto::condition::{
+    PreconditionResult, Validators, evaluate, has_no_condition_or_range, has_range_without_tag,
+};
 use selvedge::proto::date::HttpDate;
 use selvedge::proto::field::KnownField;
 use selvedge::proto::range::{ByteRange, RangeSelection, select};
@@ -85,7 +87,11 @@ fn build_response(
         PreconditionResult::NotModified => Response::with_fields(StatusCode::NOT_MODIFIED, fields.not_modified.clone()),
         PreconditionResult::Failed => Response::error(StatusCode::PRECONDITION_FAILED),
         PreconditionResult::ProceedIgnoringRange => full_response((representation, encoded), fields),
-        PreconditionResult::Proceed if encoded.is_some() || has_weak_date(request, representation) => {
+        // The file may have had two contents in the second of the date, and no process that serves it knows of both.
+        //= RFC 9110 §13.1.5: a date that is not a strong validator makes the condition false
+        PreconditionResult::Proceed
+            if encoded.is_some() || has_range_without_tag(request.head(), request.head_bytes()) =>
+        {
             full_response((representation, encoded), fields)
         }
         PreconditionResult::Proceed => match select_ranges(request, representation.length) {
@@ -95,13 +101,6 @@ fn build_response(
             RangeSelection::Unsatisfiable => range_not_satisfiable(representation.length),
         },
     }
-}
-
-/// Whether If-Range has a date that two contents of the file can share, because a tool has set its time.
-//= RFC 9110 §13.1.5: a date that is not a strong validator makes the condition false
-fn has_weak_date(request: &Request, representation: &Representation) -> bool {
-    let is_date = |value: &[u8]| !value.starts_with(b"\"") && !value.starts_with(b"W/");
-    !representation.is_identified_by_time && request.known_field(KnownField::IfRange).is_some_and(is_date)
 }
 
 //= RFC 9110 §14.2: a Range counts for GET alone

@@ -329,12 +329,13 @@ fn a_trusted_proxy_names_the_client_and_its_scheme() {
 }
 
 #[test]
-fn programs_can_be_started_after_one_has_ended_its_parent() {
+fn programs_can_be_started_after_one_has_ended_or_stopped_its_parent() {
     // Programs never run as root.
     let user = if rustix::process::geteuid().is_root() { " user=\"nobody\"" } else { "" };
     let folder = Folder::new(&format!("site \"*\" {{\n    route \"/cgi/*\" {{ cgi \"cgi\"{user}; }}\n}}\n"));
     for (name, text) in [
         ("end", "kill -9 $PPID; exec sleep 100"),
+        ("stop", "kill -STOP $PPID; printf 'Content-Type: text/plain\\nContent-Length: 7\\n\\nstopped'"),
         ("work", "printf 'Content-Type: text/plain\\nContent-Length: 4\\n\\nwell'"),
     ] {
         folder.write(&format!("cgi/{name}"), &format!("#!/bin/sh\n{text}\n"));
@@ -346,10 +347,13 @@ fn programs_can_be_started_after_one_has_ended_its_parent() {
     for _ in 0..2 {
         assert_eq!(get("/cgi/work").text(), "well");
         assert_eq!(get("/cgi/end").status, 502);
+        assert_eq!(get("/cgi/stop").text(), "stopped");
     }
     assert_eq!(get("/cgi/work").text(), "well");
     let lines = || program.standard_error().matches("was killed by signal 9; it is started again").count();
     wait_until("both ends are reported", || (lines() == 2).then_some(()));
+    let lines = || program.standard_error().matches("was stopped; it is continued").count();
+    wait_until("both stops are reported", || (lines() == 2).then_some(()));
     program.stop();
 }
 

@@ -3,7 +3,7 @@
 use super::super::hand_over::{AFTER_TIMEOUT, LeasedStreams};
 use super::super::pipe::ClientEnd;
 use super::super::scenario::{TestServer, advance, with_virtual_time};
-use super::client::{Http2Client, WINDOW_MAX};
+use super::client::{CANCEL, Http2Client, WINDOW_MAX};
 use crate::limits::Limits;
 use crate::service::CloseReason;
 
@@ -36,6 +36,32 @@ fn a_lease_keeps_its_connection_until_the_end_of_the_stream() {
         client.client.end(ClientEnd::Ended).await;
         assert_eq!(client.client.closed(), Some(CloseReason::Draining));
         assert_eq!(server.worker.connections.count(), 0);
+    });
+}
+
+#[test]
+fn a_stream_without_a_lease_is_reset_at_the_timeout_beside_one_with_a_lease() {
+    with_virtual_time(async || {
+        let streams = LeasedStreams::default();
+        let server = TestServer::serving(streams.clone(), Limits::default());
+        let mut client = Http2Client::connect(&server).await;
+        let (events, others) = (client.get("/leased"), client.get("/unleased"));
+        client.send().await;
+        server.hand_over();
+        advance(20).await;
+        client.send().await;
+        assert_eq!(client.response(others).reset, None);
+        advance(20).await;
+        client.send().await;
+        assert_eq!(client.response(others).reset, Some(CANCEL));
+        streams.leased.bytes("event");
+        client.send().await;
+        let response = client.response(events);
+        assert_eq!((response.text(), response.reset, client.client.closed()), ("event", None, None));
+        // The last stream ends the connection.
+        streams.lease.end();
+        advance(AFTER_TIMEOUT).await;
+        assert_eq!(client.client.closed(), Some(CloseReason::ShutdownTimeout));
     });
 }
 

@@ -386,6 +386,7 @@ fn a_refused_head_gets_json_where_the_client_prefers_it() {
         for (stream, kind) in [(json, "application/problem+json"), (page, "text/html; charset=utf-8")] {
             let response = client.response(stream);
             assert_eq!((response.status, response.field("content-type")), (431, Some(kind)));
+            assert_eq!(response.field("vary"), Some("accept"));
         }
         assert!(client.response(json).text().contains("\"status\":431"));
     });
