@@ -1,5 +1,6 @@
 //! The options for daily work, each by the responses that it changes.
 
+use crate::support::configured::request;
 use crate::support::program::{Program, run_to_exit, selvedge_command};
 use crate::support::tree::Tree;
 use std::process::Command;
@@ -53,6 +54,8 @@ fn fields_origins_and_caching_are_options() {
     assert_eq!(response.field("x-two"), Some("a: b"));
     assert_eq!(response.field("access-control-allow-origin"), Some("*"));
     assert_eq!(response.field("cache-control"), Some("no-cache"));
+    let response = client.get("/about");
+    assert_eq!(response.field("access-control-allow-origin"), Some("*"), "a cache may use it for another origin");
     assert_eq!(client.get("/about.html").status, 301);
     let program = Program::serve_with(&tree, &["--cors=https://app.example"]);
     let mut client = program.connect();
@@ -80,6 +83,23 @@ fn a_password_is_required_by_an_option_or_a_variable() {
     }
     let exit = run_to_exit(&mut serve(&tree, &["--auth", "alice:secret"]));
     assert!(exit.code == Some(2) && exit.err.contains("hash-password"), "{exit:?}");
+}
+
+#[test]
+fn pages_of_other_origins_can_use_a_site_with_passwords() {
+    let tree = Tree::new();
+    tree.write("index.html", "home");
+    let program = Program::serve_with(&tree, &["--cors", "--auth", &format!("alice:{HASH}")]);
+    let mut client = program.connect();
+    let preflight = ["Origin: https://app.example", "Access-Control-Request-Method: GET"];
+    let response = request(&mut client, "a", "OPTIONS /", &preflight);
+    assert_eq!((response.status, response.field("access-control-allow-origin")), (204, Some("*")));
+    for (line, lines) in [("OPTIONS /", &preflight[..1]), ("GET /", &preflight[..])] {
+        let response = request(&mut client, "a", line, lines);
+        assert_eq!((response.status, response.field("access-control-allow-origin")), (401, Some("*")), "{line}");
+    }
+    let with_password = [preflight[0], "Authorization: Basic YWxpY2U6c2VjcmV0"];
+    assert_eq!(request(&mut client, "a", "GET /", &with_password).status, 200);
 }
 
 #[test]
