@@ -9,7 +9,7 @@ Both packages are of one program, with different release numbers. The check asse
 - the installed service starts by its unit, serves the welcome page, and rotates its logs;
 - three commands serve a site by TLS with a certificate of the server's own authority;
 - the upgrade replaces the serving process and loses no request of clients that send requests all the time;
-- an upgrade leaves a stopped service stopped;
+- a configuration without a control socket can be reloaded and restarted, and an upgrade leaves a stopped service stopped;
 - the removal stops the server, and a purge leaves none of its files;
 - the RPM can be installed and removed.
 
@@ -41,6 +41,8 @@ CHANGED = ("/var/lib/dpkg", "/var/lib/apt", "/var/lib/systemd/deb-systemd-helper
 ACCOUNTS = ("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow")
 # What docs/packages.md appends to the configuration.
 SITE = 'listen "[::]:443"\nsite "localhost" { root "/usr/share/selvedge/welcome"; }\n'
+# A configuration like that of README, which names no control socket.
+PLAIN = 'listen "0.0.0.0:80"\nsite "*" { root "/usr/share/selvedge/welcome"; }\n'
 
 
 def expect(holds, text):
@@ -197,6 +199,20 @@ def check_upgrade(machine, package):
     print(f"upgraded under load: {load.succeeded} requests succeeded, none failed; the serving process was replaced")
 
 
+def check_plain_configuration(machine):
+    """Reloads and restarts the service with a configuration that names neither a control socket nor a folder."""
+    configuration = Path(machine.path("/etc/selvedge/selvedge.kdl"))
+    before = configuration.read_text(encoding="utf-8")
+    for text in PLAIN, before:
+        configuration.write_text(text, encoding="utf-8")
+        machine.run("systemctl", "reload", "selvedge")
+        machine.run("systemctl", "restart", "selvedge")
+        wait_for_port(80)
+        expect(get()[0] == 200, "no welcome page")
+        machine.run("selvedge", "status")
+    print("a configuration without `control`: reloaded and restarted")
+
+
 def check_stopped_service(machine):
     """Upgrades the package while the operator has stopped the service."""
     machine.run("systemctl", "stop", "selvedge")
@@ -253,6 +269,7 @@ def check_on_machine(system, earlier, later):
         check_rotation(machine)
         check_site_by_tls(machine)
         check_upgrade(machine, later)
+        check_plain_configuration(machine)
         check_stopped_service(machine)
         check_removal(machine, before)
     except (Failed, OSError):
