@@ -137,6 +137,18 @@ pub(crate) struct RunArgs {
     /// Socket I/O back end: auto, epoll or io_uring [default: the setting `driver`]
     #[arg(long, value_name = "NAME", value_parser = driver)]
     pub(crate) driver: Option<Driver>,
+
+    // What another command, which has written the configuration, reports as served.
+    #[arg(skip)]
+    pub(crate) served: Option<ServedNames>,
+}
+
+/// What is served, in the lines that report readiness.
+#[derive(Clone, Debug)]
+pub(crate) struct ServedNames {
+    /// The directory or the servers.
+    pub(crate) subject: String,
+    pub(crate) names: Vec<HostName>,
 }
 
 /// Reports every problem of a configuration and of what it requires on this machine. Changes nothing. Exits with code

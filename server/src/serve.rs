@@ -1,7 +1,7 @@
 //! `selvedge serve`: a configuration for one folder.
 
 use crate::certificates::{CertificateFolder, folder_of_user};
-use crate::cli::{AccessLogArg, CommonArgs, ConfigArgs, HeaderArg, RunArgs, ServeArgs, UserArg};
+use crate::cli::{AccessLogArg, CommonArgs, ConfigArgs, HeaderArg, RunArgs, ServeArgs, ServedNames, UserArg};
 use crate::config::Configuration;
 use crate::config::model::quote;
 use crate::config::value::Address;
@@ -104,11 +104,14 @@ pub(crate) fn configuration_of_domains(options: &ServeArgs) -> Result<RunArgs, S
     let folder = folder_of_user().ok_or("certificates need a folder: set HOME")?;
     let text = configuration(options, &folder)?;
     let file = write_configuration(&folder, (CONFIGURATION, &text))?;
-    if !process::is_supervised() {
-        let names: Vec<String> = options.domains.iter().map(|name| format!("https://{name}/")).collect();
-        log::print_line(&format!("serving {} on {}", options.dir.display(), names.join(" ")));
-    }
-    Ok(RunArgs { config: ConfigArgs { file: Some(file), config: None }, driver: Some(options.common.driver) })
+    let served = ServedNames { subject: options.dir.display().to_string(), names: options.domains.clone() };
+    Ok(run_args(file, &options.common, served))
+}
+
+/// Returns what runs a configuration that a command has written.
+pub(crate) fn run_args(file: PathBuf, options: &CommonArgs, served: ServedNames) -> RunArgs {
+    let config = ConfigArgs { file: Some(file), config: None };
+    RunArgs { config, driver: Some(options.driver), served: Some(served) }
 }
 
 /// Writes a configuration beside the folder of certificates, and returns its path.
