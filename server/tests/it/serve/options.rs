@@ -86,6 +86,28 @@ fn a_password_is_required_by_an_option_or_a_variable() {
 }
 
 #[test]
+fn a_header_may_be_repeated_with_one_name() {
+    let tree = Tree::new();
+    tree.write("index.html", "home");
+    let options = ["--header", "Set-Cookie: a=1", "--header", "X-One: 1", "--header", "set-cookie: b=2"];
+    let response = Program::serve_with(&tree, &options).connect().get("/");
+    let cookies = response.fields.iter().filter(|(name, _)| name == "set-cookie");
+    assert_eq!(cookies.map(|(_, value)| value.as_str()).collect::<Vec<_>>(), ["a=1", "b=2"]);
+    assert_eq!(response.field("x-one"), Some("1"));
+}
+
+#[test]
+fn options_on_the_command_line_override_variables_that_they_exclude() {
+    let tree = Tree::new();
+    tree.write("index.html", "home");
+    let mut command = serve(&tree, &[]);
+    command.env("SELVEDGE_SERVE_PORT", "1").env("SELVEDGE_SERVE_DOMAIN", "example.com");
+    assert_eq!(Program::start(command.env("SELVEDGE_SERVE_CORS", "true")).connect().get("/").status, 200);
+    let exit = run_to_exit(serve(&tree, &[]).env("SELVEDGE_SERVE_WORKERS", "many"));
+    assert!(exit.code == Some(2) && exit.err.contains("variable SELVEDGE_SERVE_WORKERS"), "{exit:?}");
+}
+
+#[test]
 fn pages_of_other_origins_can_use_a_site_with_passwords() {
     let tree = Tree::new();
     tree.write("index.html", "home");
@@ -127,6 +149,9 @@ fn a_value_that_is_no_setting_is_refused_as_in_a_configuration() {
     for (arguments, expected) in [
         (["--header", "Content-Length: 3"], "Content-Length"),
         (["--cors=app.example", "--tls"], "app.example"),
+        (["--cors=app.example", "--listing"], "`--cors`: "),
+        (["--not-found", "../x"], "`--not-found`: "),
+        (["--header", "X: {NONE}"], "`--header`: "),
         (["--port", "0"], "`--port 0` has no effect"),
     ] {
         let exit = run_to_exit(&mut serve(&tree, &arguments));
