@@ -63,7 +63,10 @@ def check_templates(program, update):
         if update:
             manifest.write_text(out, encoding="utf-8")
         expect(manifest.read_text(encoding="utf-8") == out, f"{manifest} is not what the chart makes; --update writes it")
-    for value, reason in (("proxyProtocol.enabled=true", "trustedProxies"), ("proxyProtocl.enabled=true", "proxyProtocl")):
+    refused = [("proxyProtocol.enabled=true", "trustedProxies"), ("proxyProtocl.enabled=true", "proxyProtocl"),
+               ("certificates={a/b}", "certificates"), ("certificates={a,a}", "certificates"), ("podAnnotations.a=true", "podAnnotations"),
+               ("podDisruptionBudget.maxUnavailable=abc", "maxUnavailable"), ("trustedProxies={10.0.0.0/33}", "trustedProxies")]
+    for value, reason in refused:
         code, _, err = helm(program, "template", "selvedge", str(CHART), *SUPPORTED, "--set", value)
         expect(code != 0 and reason in err, f"the value {value} is accepted: {err}")
     print("chart: helm lint has no complaint, and both manifests are what the chart makes")

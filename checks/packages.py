@@ -9,6 +9,7 @@ Both packages are of one program, with different release numbers. The check asse
 - the installed service starts by its unit, serves the welcome page, and rotates its logs;
 - three commands serve a site by TLS with a certificate of the server's own authority;
 - the upgrade replaces the serving process and loses no request of clients that send requests all the time;
+- a configuration without a control socket can be reloaded and restarted, and an upgrade leaves a stopped service stopped;
 - the removal stops the server, and a purge leaves none of its files;
 - the RPM can be installed and removed.
 
@@ -39,7 +40,9 @@ CHANGED = ("/var/lib/dpkg", "/var/lib/apt", "/var/lib/systemd/deb-systemd-helper
            "/var/lib/systemd", "/var/lib/logrotate", "/var/tmp", "/tmp", "/run", "/proc", "/sys", "/dev", "/root")
 ACCOUNTS = ("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow")
 # What docs/packages.md appends to the configuration.
-SITE = 'listen "[::]:443"\nsite "localhost" { root "/srv"; }\n'
+SITE = 'listen "[::]:443"\nsite "localhost" { root "/usr/share/selvedge/welcome"; }\n'
+# A configuration like that of README, which names no control socket.
+PLAIN = 'listen "0.0.0.0:80"\nsite "*" { root "/usr/share/selvedge/welcome"; }\n'
 
 
 def expect(holds, text):
@@ -164,21 +167,20 @@ def check_rotation(machine):
 
 
 def check_site_by_tls(machine):
-    """Serves a folder by TLS as docs/packages.md does, and then restores the configuration."""
+    """Serves a site by TLS as docs/packages.md does, and then restores the configuration."""
     expect(SITE.encode("unicode_escape").decode() in (ROOT / "docs/packages.md").read_text(), "docs/packages.md has another site")
-    page, configuration = (Path(machine.path(path)) for path in ("/srv/index.html", "/etc/selvedge/selvedge.kdl"))
-    page.write_text("a site by TLS", encoding="utf-8")
+    configuration = Path(machine.path("/etc/selvedge/selvedge.kdl"))
     before = configuration.read_text(encoding="utf-8")
     with configuration.open("a", encoding="utf-8") as file:
         file.write(SITE)
     machine.run("systemctl", "reload", "selvedge")
     wait_for_port(443)
     authority = machine.path("/var/lib/selvedge/certificates/local-authority.pem")
-    expect(get(443, ssl.create_default_context(cafile=authority)) == (200, b"a site by TLS"), "no site by TLS")
+    status_code, page = get(443, ssl.create_default_context(cafile=authority))
+    expect(status_code == 200 and b"Selvedge is installed" in page, "no site by TLS")
     configuration.write_text(before, encoding="utf-8")
     machine.run("selvedge", "check")
     machine.run("selvedge", "reload")
-    page.unlink()
     print("three commands: https://localhost/ has a certificate of the server's own authority")
 
 
@@ -195,6 +197,30 @@ def check_upgrade(machine, package):
     expect(status(machine, "replacements") == 1, "the serving process was not replaced")
     expect(status(machine, "process_id") != process, "the serving process stayed")
     print(f"upgraded under load: {load.succeeded} requests succeeded, none failed; the serving process was replaced")
+
+
+def check_plain_configuration(machine):
+    """Reloads and restarts the service with a configuration that names neither a control socket nor a folder."""
+    configuration = Path(machine.path("/etc/selvedge/selvedge.kdl"))
+    before = configuration.read_text(encoding="utf-8")
+    for text in PLAIN, before:
+        configuration.write_text(text, encoding="utf-8")
+        machine.run("systemctl", "reload", "selvedge")
+        machine.run("systemctl", "restart", "selvedge")
+        wait_for_port(80)
+        expect(get()[0] == 200, "no welcome page")
+        machine.run("selvedge", "status")
+    print("a configuration without `control`: reloaded and restarted")
+
+
+def check_stopped_service(machine):
+    """Upgrades the package while the operator has stopped the service."""
+    machine.run("systemctl", "stop", "selvedge")
+    machine.run("dpkg", "--install", "/root/later.deb")
+    state = machine.run("systemctl", "show", "--property=ActiveState", "--value", "selvedge").strip()
+    expect(state == "inactive", f"an upgrade has started a stopped service: {state}")
+    machine.run("systemctl", "start", "selvedge")
+    print("upgraded while stopped: the service stays stopped")
 
 
 def check_removal(machine, before):
@@ -243,6 +269,8 @@ def check_on_machine(system, earlier, later):
         check_rotation(machine)
         check_site_by_tls(machine)
         check_upgrade(machine, later)
+        check_plain_configuration(machine)
+        check_stopped_service(machine)
         check_removal(machine, before)
     except (Failed, OSError):
         journal = machine.command("journalctl", "--no-pager", "--lines=40", "--unit=selvedge")

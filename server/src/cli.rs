@@ -13,6 +13,7 @@ use clap::builder::BoolishValueParser;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use selvedge::Driver;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The colours of help and errors, on a terminal that has colours and without NO_COLOR.
@@ -24,6 +25,8 @@ const STYLES: Styles = Styles::styled()
 
 const SERVE_HELP: &str = "An environment variable can set each option, such as SELVEDGE_SERVE_CLEAN_URLS=true. \
     TERM stops gracefully, INT immediately.";
+/// The start of the variables of `selvedge serve`.
+const SERVE_VARIABLES: &str = "SELVEDGE_SERVE_";
 const PROXY_HELP: &str = "An environment variable can set each option, such as SELVEDGE_PROXY_TO=localhost:9000. \
     TERM stops gracefully, INT immediately.";
 
@@ -75,13 +78,32 @@ pub(crate) enum Command {
 
 /// Returns the command line. An environment variable can set each option of a command without a configuration.
 pub(crate) fn command() -> clap::Command {
+    command_without_variables_of(&[])
+}
+
+/// Returns the command line that reads these arguments. They override the variables of `serve` that exclude them.
+pub(crate) fn command_for(arguments: &[OsString]) -> clap::Command {
+    let has = |options: &[&str]| {
+        let mut texts = arguments.iter().filter_map(|argument| argument.to_str());
+        texts.any(|text| options.contains(&text.split('=').next().unwrap_or(text)))
+    };
+    if has(&["--domain"]) {
+        command_without_variables_of(&["listen", "port", "tls", "open"])
+    } else if has(&["--listen", "--port", "-p", "--tls", "--open"]) {
+        command_without_variables_of(&["domain", "acme-directory"])
+    } else {
+        command()
+    }
+}
+
+fn command_without_variables_of(options: &'static [&'static str]) -> clap::Command {
     let with_variables = |prefix: &'static str| {
         move |arg: clap::Arg| {
             // An argument without a dash has the name of its field, such as `dir`.
             let name = arg.get_long().unwrap_or_else(|| arg.get_id().as_str());
             let variable = format!("{prefix}{}", name.replace('-', "_").to_ascii_uppercase());
             // The engine reads the variable of the driver, for all commands.
-            if name == "driver" {
+            if name == "driver" || (prefix == SERVE_VARIABLES && options.contains(&name)) {
                 return arg;
             }
             let arg = arg.env(variable).hide_env(true);
@@ -92,7 +114,7 @@ pub(crate) fn command() -> clap::Command {
         }
     };
     Cli::command()
-        .mut_subcommand("serve", |serve| serve.mut_args(with_variables("SELVEDGE_SERVE_")).after_help(SERVE_HELP))
+        .mut_subcommand("serve", |serve| serve.mut_args(with_variables(SERVE_VARIABLES)).after_help(SERVE_HELP))
         .mut_subcommand("proxy", |proxy| proxy.mut_args(with_variables("SELVEDGE_PROXY_")).after_help(PROXY_HELP))
 }
 
@@ -137,6 +159,18 @@ pub(crate) struct RunArgs {
     /// Socket I/O back end: auto, epoll or io_uring [default: the setting `driver`]
     #[arg(long, value_name = "NAME", value_parser = driver)]
     pub(crate) driver: Option<Driver>,
+
+    // What another command, which has written the configuration, reports as served.
+    #[arg(skip)]
+    pub(crate) served: Option<ServedNames>,
+}
+
+/// What is served, in the lines that report readiness.
+#[derive(Clone, Debug)]
+pub(crate) struct ServedNames {
+    /// The directory or the servers.
+    pub(crate) subject: String,
+    pub(crate) names: Vec<HostName>,
 }
 
 /// Reports every problem of a configuration and of what it requires on this machine. Changes nothing. Exits with code
@@ -307,7 +341,10 @@ fn driver(text: &str) -> Result<Driver, String> {
 fn access_log(text: &str) -> Result<AccessLogArg, String> {
     match text {
         "off" => Ok(AccessLogArg::Off),
-        _ => Format::read(text).map(|_| AccessLogArg::In(text.to_owned())).map_err(|problem| problem.to_string()),
+        _ => match Format::read(text) {
+            Ok(_) => Ok(AccessLogArg::In(text.to_owned())),
+            Err(problem) => Err(format!("{problem}; `off` writes none")),
+        },
     }
 }
 

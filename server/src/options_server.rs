@@ -18,6 +18,22 @@ use std::time::Duration;
 /// Interval at which changes of certificates and of the names of servers are logged.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The options that settings stand for.
+const OPTIONS: [(&str, &str); 12] = [
+    ("listen", "`--listen`"),
+    ("workers", "`--workers`"),
+    ("access", "`--log`"),
+    ("error", "`--error-log`"),
+    ("trailing-slash", "`--trailing-slash`"),
+    ("header", "`--header`"),
+    ("header-add", "`--header`"),
+    ("cors", "`--cors`"),
+    ("basic-auth", "`--auth`"),
+    ("error-page", "`--not-found`"),
+    ("proxy", "`--to`"),
+    ("host", "`--host`"),
+];
+
 /// What a command without a configuration reports.
 pub(crate) struct Presentation<'a> {
     /// What is served, for the line of each URL.
@@ -129,7 +145,13 @@ fn refusal_in_lines(refusal: &Refusal) -> String {
 
 /// Returns the problems without positions in a text that the user has not written.
 fn in_lines(problems: &Problems) -> String {
-    problems.messages().collect::<Vec<_>>().join("\n")
+    problems.messages(option_of).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the option that a line of settings stands for.
+fn option_of(line: &str) -> Option<&'static str> {
+    let setting = line.split_whitespace().next()?;
+    OPTIONS.iter().find(|(name, _)| *name == setting).map(|(_, option)| *option)
 }
 
 /// The settings that the options stand for.

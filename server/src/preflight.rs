@@ -126,7 +126,7 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
         MachineRequirementKind::CgiPrograms(programs) => check_root(&programs.folder),
         MachineRequirementKind::WritableFile(path) | MachineRequirementKind::PidFile(path) => check_writable_file(path),
         MachineRequirementKind::SocketDirectory(path) => {
-            check_writable_folder(folder_of(path)).map_err(|(what, instead)| {
+            check_socket_folder(folder_of(path)).map_err(|(what, instead)| {
                 let what = format!("the control socket {} cannot be created: {what}", path.display());
                 (
                     what,
@@ -242,6 +242,14 @@ fn check_writable_folder(folder: &Path) -> Result<(), (String, String)> {
             let what = format!("cannot access the folder {}: {}", folder.display(), reason(&error));
             Err((what, format!("create it: mkdir -p {}", folder.display())))
         }
+    }
+}
+
+/// Checks the folder of the control socket, which the server creates in an existing folder.
+fn check_socket_folder(folder: &Path) -> Result<(), (String, String)> {
+    match folder.parent() {
+        Some(parent) if !folder.exists() && parent.is_dir() => check_writable_folder(parent),
+        _ => check_writable_folder(folder),
     }
 }
 

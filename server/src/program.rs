@@ -5,6 +5,7 @@ use crate::process::{ControlCommand, StatusFormat};
 use crate::trust::{self, TrustCommand};
 use crate::{check, cli, control_client, fmt, hash_password, log, manual_pages, proxy, run, serve, shell_completions};
 use clap::FromArgMatches;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Runs the program `selvedge` with its command line.
@@ -18,7 +19,9 @@ pub fn run_program() -> ExitCode {
     if process::is_file_opener() {
         return process::open_files();
     }
-    let parsed = cli::command().try_get_matches().and_then(|matches| cli::Cli::from_arg_matches(&matches));
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let command = cli::command_for(&arguments);
+    let parsed = command.try_get_matches_from(arguments).and_then(|matches| cli::Cli::from_arg_matches(&matches));
     let parsed = parsed.unwrap_or_else(|error| cli::with_tips(error).exit());
     let result = match parsed.command {
         cli::Command::Serve(options) => match options.domains.is_empty() {

@@ -1,13 +1,13 @@
 //! `selvedge proxy`, from top to bottom.
 
 use crate::certificates::folder_of_user;
-use crate::cli::{ConfigArgs, ProxyArgs, ProxyFrom, RunArgs};
+use crate::cli::{ProxyArgs, ProxyFrom, RunArgs, ServedNames};
 use crate::config::Configuration;
 use crate::config::model::quote;
 use crate::options_server::{self, Presentation};
-use crate::serve::{common_settings, head_of_names, listen_hint, quoted_names, write_configuration};
+use crate::process;
+use crate::serve::{common_settings, head_of_names, listen_hint, quoted_names, run_args, write_configuration};
 use crate::syntax::HostName;
-use crate::{log, process};
 use std::fmt::Write as _;
 
 /// The configuration of a proxy for public names, beside the folder of certificates.
@@ -54,11 +54,7 @@ pub(crate) fn configuration_of_names(options: &ProxyArgs) -> Result<RunArgs, Str
     text += &site(&quoted_names(&names), options);
     read(&text)?;
     let file = write_configuration(&folder, (CONFIGURATION, &text))?;
-    if !process::is_supervised() {
-        let urls: Vec<String> = names.iter().map(|name| format!("https://{name}/")).collect();
-        log::print_line(&format!("serving {} on {}", options.to.join(" "), urls.join(" ")));
-    }
-    Ok(RunArgs { config: ConfigArgs { file: Some(file), config: None }, driver: Some(options.common.driver) })
+    Ok(run_args(file, &options.common, ServedNames { subject: options.to.join(" "), names }))
 }
 
 fn addresses(options: &ProxyArgs) -> Vec<String> {

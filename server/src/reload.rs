@@ -52,6 +52,8 @@ pub(crate) struct LiveServer {
     serving_process: Arc<ServingProcess>,
     /// The sandbox of this process; `None` if it has none.
     active_sandbox: Option<ActiveSandbox>,
+    /// What this process was started for. Other processes run its programs, whether or not it has a sandbox.
+    sandbox_at_start: Sandbox,
     /// Replaced directories for which a new process was already tried.
     replaced_directories: Vec<FileId>,
     /// The settings at the start.
@@ -163,6 +165,7 @@ pub(crate) fn start(
         started_at: Instant::now(),
         serving_process: serving_process.clone(),
         active_sandbox: (confinement != Confinement::None).then_some(active_sandbox),
+        sandbox_at_start: sandbox,
         replaced_directories: Vec::new(),
         settings_at_start: snapshot.settings.clone(),
         handle: running.handle(),
@@ -261,11 +264,7 @@ impl LiveServer {
             return Err(Refusal::Plain(NO_SITE.to_owned()));
         }
         let required = Sandbox::of(&configuration);
-        if self
-            .active_sandbox
-            .as_ref()
-            .is_some_and(|active_sandbox| active_sandbox.covers(&required) == Coverage::TooNarrow)
-        {
+        if self.coverage_of(&required) == Coverage::TooNarrow {
             return match is_text {
                 true => Err(Refusal::Plain(format!("{TOO_NARROW}: write it to {}, and reload", self.file.display()))),
                 false => self.replace_process(Some(&configuration.settings)),
@@ -303,6 +302,15 @@ impl LiveServer {
             places.map_err(|error| Refusal::Plain(format!("cannot listen on all new addresses: {error}")))?;
         let (generation, earlier) = (self.snapshot.number, self.earlier.len());
         Ok(ReloadOutcome::Applied { generation, earlier, changes, at_next_start })
+    }
+
+    /// Whether this process can serve a configuration with these files and programs. A process without a sandbox reaches
+    /// all files, but no programs that were added since its start.
+    fn coverage_of(&self, required: &Sandbox) -> Coverage {
+        match &self.active_sandbox {
+            Some(active_sandbox) => active_sandbox.covers(required),
+            None => self.sandbox_at_start.covers_programs(required),
+        }
     }
 
     /// Whether a new process, which begins with the privileges of the supervisor, could read certificates or keys that

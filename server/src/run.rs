@@ -1,7 +1,7 @@
 //! `selvedge run`, from top to bottom.
 
 use crate::certificates::unix_now;
-use crate::cli::RunArgs;
+use crate::cli::{RunArgs, ServedNames};
 use crate::compile::ServingState;
 use crate::config::model;
 use crate::config_path;
@@ -17,6 +17,7 @@ use crate::snapshot::Refusal;
 use crate::{certificate_status, check};
 use selvedge::{ExitCause, Handle};
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -81,8 +82,8 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     commands.live().iter().for_each(LiveServer::wait_for_names);
     serving.ready();
     commands.live().iter().for_each(LiveServer::remove_unlisted_listeners);
-    for endpoint in endpoints {
-        log::print_line(&format!("serving {} on {endpoint}", file.display()));
+    for line in ready_lines(options, &file, &endpoints) {
+        log::print_line(&line);
     }
     if let Some(endpoint) = commands.live().as_ref().and_then(LiveServer::remote_control) {
         log::print_line(&format!("serving remote commands on https://{}/", endpoint.authority()));
@@ -98,6 +99,16 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     match exit_cause {
         ExitCause::Stopped => ExitCode::SUCCESS,
         ExitCause::WorkerPanicked => ExitCode::FAILURE,
+    }
+}
+
+/// Returns the lines that report readiness: one for each URL.
+fn ready_lines(options: &RunArgs, file: &Path, endpoints: &[String]) -> Vec<String> {
+    match &options.served {
+        Some(ServedNames { subject, names }) => {
+            names.iter().map(|name| format!("serving {subject} on https://{name}/")).collect()
+        }
+        None => endpoints.iter().map(|endpoint| format!("serving {} on {endpoint}", file.display())).collect(),
     }
 }
 
@@ -233,5 +244,24 @@ impl ControlHandler for ServerCommands {
             StopMode::Graceful => self.handle.stop(),
             StopMode::Immediate => self.handle.stop_now(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::ConfigArgs;
+    use crate::syntax::HostName;
+
+    #[test]
+    fn names_are_reported_instead_of_listeners() {
+        let config = ConfigArgs { file: None, config: None };
+        let mut options = RunArgs { config, driver: None, served: None };
+        let endpoints = ["http://127.0.0.1:80/".to_owned()];
+        let lines = |options: &RunArgs| ready_lines(options, Path::new("/etc/a.kdl"), &endpoints);
+        assert_eq!(lines(&options), ["serving /etc/a.kdl on http://127.0.0.1:80/"]);
+        let names = ["a.example", "b.example"].map(|name| name.parse::<HostName>().unwrap()).to_vec();
+        options.served = Some(ServedNames { subject: "site".to_owned(), names });
+        assert_eq!(lines(&options), ["serving site on https://a.example/", "serving site on https://b.example/"]);
     }
 }

@@ -1,7 +1,7 @@
 //! `selvedge serve`: a configuration for one folder.
 
 use crate::certificates::{CertificateFolder, folder_of_user};
-use crate::cli::{AccessLogArg, CommonArgs, ConfigArgs, HeaderArg, RunArgs, ServeArgs, UserArg};
+use crate::cli::{AccessLogArg, CommonArgs, ConfigArgs, HeaderArg, RunArgs, ServeArgs, ServedNames, UserArg};
 use crate::config::Configuration;
 use crate::config::model::quote;
 use crate::config::value::Address;
@@ -27,7 +27,7 @@ const NOT_FOUND: &str = "404.html";
 /// Serves a directory until a signal ends it.
 pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
     process::raise_descriptor_limit();
-    let root = Root::open(&options.dir).map_err(|error| cannot_serve(&options.dir, &error))?;
+    let root = Root::open(&options.dir).map_err(|error| cannot_serve(options, &error))?;
     if !root.follows_links() {
         log::print_line("selvedge: this kernel has no openat2 (Linux 5.6), so symbolic links are not followed");
     }
@@ -63,19 +63,23 @@ fn hints(options: &ServeArgs) -> Vec<String> {
     } else if !has(INDEX) && !options.listing {
         hints.push(format!("{INDEX}, so its page is 404; `--listing` lists directories"));
     }
-    if let Some(page) = options.not_found.as_deref().filter(|page| !has(page)) {
-        hints.push(format!("{page}, so missing files get the page of the server"));
+    let is_file = |page: &&str| options.dir.join(page.trim_start_matches('/')).is_file();
+    if let Some(page) = options.not_found.as_deref().filter(|page| !is_file(page)) {
+        hints.push(format!("file {page}, so missing files get the page of the server"));
     }
     hints
 }
 
 /// Explains why a directory cannot be served, and what may be meant.
-fn cannot_serve(dir: &Path, error: &io::Error) -> String {
+fn cannot_serve(ServeArgs { dir, cors, .. }: &ServeArgs, error: &io::Error) -> String {
     let text = dir.to_str().unwrap_or_default();
     let hint = match dir.extension().and_then(|extension| extension.to_str()) {
         Some("kdl") => format!("; `selvedge run {text}` serves a configuration"),
         _ if text.trim_start_matches(':').parse::<u16>().is_ok() => {
             format!("; `--port {}` is a port", text.trim_start_matches(':'))
+        }
+        _ if text.contains("://") && cors.iter().any(|origin| origin == "*") => {
+            format!("; an origin follows an equals sign: `--cors={text}`")
         }
         _ if text.contains("://") => format!("; `selvedge proxy --to {text}` forwards requests to a server"),
         _ => String::new(),
@@ -104,11 +108,14 @@ pub(crate) fn configuration_of_domains(options: &ServeArgs) -> Result<RunArgs, S
     let folder = folder_of_user().ok_or("certificates need a folder: set HOME")?;
     let text = configuration(options, &folder)?;
     let file = write_configuration(&folder, (CONFIGURATION, &text))?;
-    if !process::is_supervised() {
-        let names: Vec<String> = options.domains.iter().map(|name| format!("https://{name}/")).collect();
-        log::print_line(&format!("serving {} on {}", options.dir.display(), names.join(" ")));
-    }
-    Ok(RunArgs { config: ConfigArgs { file: Some(file), config: None }, driver: Some(options.common.driver) })
+    let served = ServedNames { subject: options.dir.display().to_string(), names: options.domains.clone() };
+    Ok(run_args(file, &options.common, served))
+}
+
+/// Returns what runs a configuration that a command has written.
+pub(crate) fn run_args(file: PathBuf, options: &CommonArgs, served: ServedNames) -> RunArgs {
+    let config = ConfigArgs { file: Some(file), config: None };
+    RunArgs { config, driver: Some(options.driver), served: Some(served) }
 }
 
 /// Writes a configuration beside the folder of certificates, and returns its path.
@@ -191,8 +198,12 @@ fn site(options: &ServeArgs, names: &str) -> Result<String, String> {
     if options.trailing_slash != "auto" {
         line(format!("trailing-slash {}", options.trailing_slash));
     }
-    for HeaderArg { name, value } in not_empty("--header", &options.headers)? {
-        line(format!("header {} {}", quote(name), quote(value)));
+    let headers = not_empty("--header", &options.headers)?;
+    for (at, HeaderArg { name, value }) in headers.iter().enumerate() {
+        // `header` replaces an earlier line with that name.
+        let is_repeated = headers[..at].iter().any(|earlier| earlier.name.eq_ignore_ascii_case(name));
+        let setting = if is_repeated { "header-add" } else { "header" };
+        line(format!("{setting} {} {}", quote(name), quote(value)));
     }
     if !options.cors.is_empty() {
         let origins: Vec<String> = options.cors.iter().map(|origin| quote(origin)).collect();

@@ -70,20 +70,45 @@ pub(crate) fn own_addresses() -> Vec<IpAddr> {
 /// # Errors
 /// If the program cannot be started.
 pub(crate) fn open_in_browser(url: &str) -> Result<(), String> {
-    let program = env::var_os("BROWSER").filter(|name| !name.is_empty()).unwrap_or_else(|| "xdg-open".into());
+    let (program, arguments) = browser_command(&env::var("BROWSER").unwrap_or_default(), url);
     let mut command = Command::new(&program);
-    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("cannot start {} to open {url}: {error}", program.to_string_lossy()))?;
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| format!("cannot start {program} to open {url}: {error}"))?;
     // The browser ends at some time, and its process has to be reaped.
     thread::spawn(move || child.wait());
     Ok(())
 }
 
+/// Returns the program that opens a URL, and its arguments. By convention, the variable BROWSER is a list with colons whose
+/// entries have arguments, of which `%s` is the URL. The first one counts.
+fn browser_command(browser: &str, url: &str) -> (String, Vec<String>) {
+    let first = browser.split(':').find(|entry| !entry.trim().is_empty()).unwrap_or("xdg-open");
+    let mut words = first.split_whitespace().map(str::to_owned);
+    let program = words.next().unwrap_or_default();
+    let mut arguments: Vec<String> = words.map(|word| word.replace("%s", url)).collect();
+    if !first.contains("%s") {
+        arguments.push(url.to_owned());
+    }
+    (program, arguments)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_browser_may_have_arguments_and_alternatives() {
+        for (browser, program, arguments) in [
+            ("", "xdg-open", &["http://a/"][..]),
+            ("firefox", "firefox", &["http://a/"]),
+            ("firefox -P x %s", "firefox", &["-P", "x", "http://a/"]),
+            (":w3m:lynx %s", "w3m", &["http://a/"]),
+        ] {
+            let (started, given) = browser_command(browser, "http://a/");
+            let expected: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+            assert_eq!((started.as_str(), given), (program, expected));
+        }
+    }
 
     fn served(endpoint: &str) -> ServedEndpoint {
         let endpoint = Endpoint::Inet(endpoint.parse().expect("it is an address"));

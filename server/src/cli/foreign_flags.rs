@@ -179,6 +179,7 @@ const FOREIGN: &[(&[&str], &str)] = &[
     (&["--protocol"], "the protocol is HTTP/1.1, and HTTP/2 with TLS, as the client chooses"),
     (&["--config", "--config-file", "-c", "-w"], "`selvedge run FILE` serves a configuration"),
     (&["--security-headers", "--custom-header", "-H"], "`--header 'NAME: VALUE'` sets a field of every response"),
+    (&["--version", "-V"], "`selvedge --version` prints the version"),
     (&["--print-completions"], "`selvedge completions SHELL` prints them"),
     (&["--print-manpage"], "`selvedge manual-pages FOLDER` writes them"),
     (&["--windows-service"], "selvedge runs on Linux; docs/operations.md has a unit for systemd"),
@@ -197,6 +198,11 @@ pub(crate) fn with_tips(mut error: Error) -> Error {
         ErrorKind::InvalidSubcommand => {
             invalid(&error, ContextKind::InvalidSubcommand).and_then(|word| tip_for_word(&word))
         }
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            let (argument, value) =
+                (invalid(&error, ContextKind::InvalidArg), invalid(&error, ContextKind::InvalidValue));
+            argument.zip(value).and_then(|(argument, value)| tip_for_variable(&argument, &value))
+        }
         _ => None,
     };
     if let Some(tip) = tip {
@@ -211,6 +217,16 @@ pub(crate) fn with_tips(mut error: Error) -> Error {
 fn tip_for_flag(flag: &str) -> Option<String> {
     let name = flag.split(['=', ' ']).next()?;
     FOREIGN.iter().find(|(flags, _)| flags.contains(&name)).map(|(_, tip)| (*tip).to_owned())
+}
+
+/// Returns a tip for a wrong value that is that of the variable of an option.
+fn tip_for_variable(argument: &str, value: &str) -> Option<String> {
+    let option = argument.split([' ', '=', '[']).next()?.strip_prefix("--")?;
+    let name = option.replace('-', "_").to_ascii_uppercase();
+    let variables = ["SERVE", "PROXY"].map(|command| format!("SELVEDGE_{command}_{name}"));
+    let is_value = |text: String| text.split([' ', '\n']).any(|part| part == value) || text == value;
+    let set = variables.into_iter().find(|variable| std::env::var(variable).is_ok_and(is_value))?;
+    Some(format!("the environment variable {set} has this value"))
 }
 
 /// Returns a tip for a value beside the directory.
@@ -267,6 +283,7 @@ mod tests {
             ("--page-fallback=index.html", "tip: `--spa`"),
             ("--bind", "tip: `--listen ADDRESS`"),
             ("-d", "tip: the directory is an argument"),
+            ("--version", "tip: `selvedge --version`"),
         ] {
             let text = refused(&["serve", flag]);
             assert!(text.contains(expected), "{flag}: {text}");
@@ -312,8 +329,8 @@ mod tests {
         let flags: Vec<String> = section.lines().flat_map(flags_of).collect();
         assert!(flags.len() > 100, "{}", flags.len());
         for flag in flags {
-            // Both print what they are called for, here as there.
-            let is_known = matches!(&*flag, "--help" | "--version") || is_own(&flag) || tip_for_flag(&flag).is_some();
+            // It prints the help, here as there.
+            let is_known = flag == "--help" || is_own(&flag) || tip_for_flag(&flag).is_some();
             assert!(is_known, "{flag}");
         }
     }

@@ -46,7 +46,7 @@ pub(crate) struct ServeArgs {
     pub(crate) spa: bool,
 
     /// Page of the directory for missing files [default: 404.html if the directory has it]
-    #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "FILE", value_parser = page)]
     pub(crate) not_found: Option<String>,
 
     /// Serve about.html at /about, and redirect /about.html to it
@@ -62,7 +62,7 @@ pub(crate) struct ServeArgs {
     pub(crate) headers: Vec<Option<HeaderArg>>,
 
     /// Let pages of this origin use the responses; without a value, of every origin. May be repeated
-    #[arg(long, value_name = "ORIGIN", num_args = 0..=1, require_equals = true, default_missing_value = "*", value_delimiter = ' ')]
+    #[arg(long, value_name = "ORIGIN", num_args = 0..=1, require_equals = true, default_missing_value = "*", value_parser = origin, value_delimiter = ' ')]
     pub(crate) cors: Vec<String>,
 
     /// Require a password; `selvedge hash-password --name USER` prints such a value. May be repeated
@@ -99,8 +99,10 @@ impl ServeArgs {
             return Ok(vec![format!("127.0.0.1:{port}")]);
         }
         let needs_port = |listen: &&ListenArg| matches!(listen, ListenArg::Host(_));
-        if let (Some(port), None) = (self.port, self.listen.iter().find(needs_port)) {
-            return Err(format!("`--listen` names a port, so `--port {port}` has no effect: use one of them"));
+        if let (Some(port), None) = (self.port, self.listen.iter().find(needs_port))
+            && !is_of_variable(port)
+        {
+            return Err(format!("no `--listen` needs a port, so `--port {port}` has no effect: use one of them"));
         }
         let address = |listen: &ListenArg| match listen {
             ListenArg::Whole(address) => address.clone(),
@@ -108,6 +110,11 @@ impl ServeArgs {
         };
         Ok(self.listen.iter().map(address).collect())
     }
+}
+
+/// Whether a port is that of the environment, which `--listen` overrides.
+fn is_of_variable(port: u16) -> bool {
+    std::env::var("SELVEDGE_SERVE_PORT").is_ok_and(|text| text.parse() == Ok(port))
 }
 
 /// A value of `--listen`.
@@ -152,7 +159,29 @@ pub(super) fn address_of_port(text: &str) -> Option<String> {
     })
 }
 
+/// Reads an origin. The variable of an option without a value is `true`.
+fn origin(text: &str) -> Result<String, String> {
+    match text {
+        "true" => Ok("*".to_owned()),
+        "" => Err("the origin is missing; `--cors` alone is for pages of every origin".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Reads the page for missing files.
+fn page(text: &str) -> Result<String, String> {
+    let is_hidden = |name: &str| name.starts_with('.') && !matches!(name, "." | ".." | ".well-known");
+    match text.trim_matches('/') {
+        "" => Err("the file is missing".to_owned()),
+        path if path.split('/').any(is_hidden) => Err("names that begin with a dot are never sent".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
 fn listen(text: &str) -> Result<ListenArg, String> {
+    if text == "unix:" {
+        return Err("`unix:` is followed by the path of the socket".to_owned());
+    }
     if let Some(address) = address_of_port(text) {
         return Ok(ListenArg::Whole(address));
     }
@@ -255,12 +284,16 @@ mod tests {
             ("99999", "is not"),
             ("a:b", "is not an address"),
             ("*:b", "not a port"),
+            ("unix:", "followed by the path"),
         ] {
             let problem = listen(wrong).unwrap_err();
             assert!(problem.contains(expected), "{wrong}: {problem}");
         }
         assert!(header("X-Frame-Options=DENY").unwrap_err().contains("'X-Frame-Options: VALUE'"));
         assert_eq!(header("A: b:c").unwrap(), HeaderArg { name: "A".into(), value: "b:c".into() });
+        assert_eq!((origin("true"), origin("https://a")), (Ok("*".to_owned()), Ok("https://a".to_owned())));
+        assert!(origin("").is_err() && page("/").is_err() && page("a/.env").is_err());
+        assert_eq!(page("/.well-known/404.html"), Ok("/.well-known/404.html".to_owned()));
         let problem = user("alice:secret").unwrap_err();
         assert!(problem.contains("hash-password") && !problem.contains("secret"), "{problem}");
         assert_eq!(user("alice:$2y$10$abc").unwrap().hash, "$2y$10$abc");

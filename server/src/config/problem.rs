@@ -86,12 +86,24 @@ impl Problems {
         })
     }
 
-    /// Returns each problem as one line without its position, for a text that the user has not written.
+    /// Returns each problem as one line without its position, for a text that the user has not written. `origin` finds
+    /// what the user has written, by the line of the text.
     #[cfg(feature = "program")]
-    pub(crate) fn messages(&self) -> impl Iterator<Item = String> {
-        self.list.iter().map(|problem| match problem.suggestion.as_str() {
-            "" => problem.message.clone(),
-            suggestion => format!("{}; {suggestion}", problem.message),
+    pub(crate) fn messages(&self, origin: impl Fn(&str) -> Option<&'static str>) -> impl Iterator<Item = String> {
+        self.list.iter().map(move |problem| {
+            let origin = match problem.at.start < problem.at.end {
+                true => {
+                    let Position { before, within, behind, .. } = self.texts.position(problem.at);
+                    origin(&format!("{before}{within}{behind}"))
+                }
+                // It is about the whole text.
+                false => None,
+            };
+            let origin = origin.map_or(String::new(), |origin| format!("{origin}: "));
+            match problem.suggestion.as_str() {
+                "" => format!("{origin}{}", problem.message),
+                suggestion => format!("{origin}{}; {suggestion}", problem.message),
+            }
         })
     }
 

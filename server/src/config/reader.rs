@@ -15,6 +15,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+/// Where a system has its configuration.
+const FOLDER_OF_SYSTEM: &str = "/etc/selvedge";
+
 /// Most settings; those of a file that is included twice count twice.
 const ITEMS_MAX: usize = 4_000_000;
 
@@ -259,6 +262,12 @@ impl<'a> Reader<'a> {
     /// Returns the folder at which relative paths of a file start.
     pub(super) fn base(&self, at: Span) -> &Path {
         self.texts.path(at.file).parent().unwrap_or(Path::new(""))
+    }
+
+    /// Whether the configuration is that of a system. Its folder is for settings only, so sockets and certificates have
+    /// other folders.
+    pub(super) fn is_of_system(&self) -> bool {
+        !self.texts.is_empty() && self.base(Span::default()) == Path::new(FOLDER_OF_SYSTEM)
     }
 
     /// Returns the default item of a setting.

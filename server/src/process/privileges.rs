@@ -5,6 +5,7 @@
 use super::file_opener::{check_folder, check_folders};
 use crate::certificates::CertificateFolder;
 use nix::unistd::{Group, User, getgrouplist};
+use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 use std::ffi::CString;
@@ -77,7 +78,10 @@ impl ServiceAccount {
             return Ok(());
         }
         debug_assert_eq!(fs::read_dir("/proc/self/task").map_or(1, Iterator::count), 1, "no thread keeps its rights");
-        self.become_current().map_err(|error| format!("cannot become the user {}: {error}", self.name))
+        self.become_current().map_err(|error| {
+            let hint = if error == Errno::PERM { " (only a server that root has started can)" } else { "" };
+            format!("cannot become the user {}: {error}{hint}", self.name)
+        })
     }
 
     /// Makes this the user of the calling thread.

@@ -220,9 +220,17 @@ impl Sandbox {
     /// Whether this sandbox permits everything that `other` permits.
     pub(crate) fn covers(&self, other: &Self) -> Coverage {
         let is_read = |path: &Path| self.is_readable(path);
-        let has_programs = other.programs.is_subset(&self.programs) && other.cgi.is_subset(&self.cgi);
+        let has_programs = self.covers_programs(other) == Coverage::Enough;
         match has_programs && other.read.iter().all(is_read) && other.write.iter().all(|path| self.write.contain(path))
         {
+            true => Coverage::Enough,
+            false => Coverage::TooNarrow,
+        }
+    }
+
+    /// Whether the programs of this sandbox are all that `other` has. They were started with the process.
+    pub(crate) fn covers_programs(&self, other: &Self) -> Coverage {
+        match other.programs.is_subset(&self.programs) && other.cgi.is_subset(&self.cgi) {
             true => Coverage::Enough,
             false => Coverage::TooNarrow,
         }
@@ -328,6 +336,25 @@ impl fmt::Display for Sandbox {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn programs_of_a_reload_are_not_covered_without_a_sandbox() {
+        let programs = CgiPrograms {
+            folder: "/srv/cgi".into(),
+            user: None,
+            program: None,
+            run_timeout: std::time::Duration::from_secs(1),
+            memory_bytes_max: 1,
+            output_bytes_max: 1,
+        };
+        let (mut before, mut after) = (Sandbox::default(), Sandbox::default());
+        after.allow_reading_root(Path::new("/srv/other/site"));
+        assert_eq!(before.covers_programs(&after), Coverage::Enough, "files need no other process");
+        after.cgi.insert(programs.clone());
+        assert_eq!(before.covers_programs(&after), Coverage::TooNarrow);
+        before.cgi.insert(programs);
+        assert_eq!(before.covers_programs(&after), Coverage::Enough);
+    }
 
     #[test]
     fn nested_folders_are_listed_once() {

@@ -2,11 +2,12 @@
 
 use super::listen_address::ListenAddress;
 use super::notify::Inherited;
+use rustix::io::Errno;
 use selvedge::{Endpoint, Listener};
 use std::collections::HashSet;
 use std::fs::{self, Permissions};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 
 /// Bound listeners.
@@ -58,7 +59,7 @@ impl Sockets {
 
     fn open(&self, place: &ListenAddress) -> io::Result<Vec<Listener>> {
         match place {
-            ListenAddress::Inet(address) => Ok(vec![self.open_inet(*address, Listener::bind)?]),
+            ListenAddress::Inet(address) => Ok(vec![self.open_or_ipv4(*address, Listener::bind)?]),
             ListenAddress::Ipv6Only(address) => Ok(vec![self.open_inet(*address, Listener::bind_ipv6_only)?]),
             ListenAddress::Name { host, port } => {
                 // A name may resolve to one address twice.
@@ -77,6 +78,23 @@ impl Sockets {
                 }
                 numbers.into_iter().map(Listener::inherited).collect()
             }
+        }
+    }
+
+    /// Binds an IP address; on a machine without IPv6, all addresses of IPv4 for `[::]`, whose clients use IPv4 there.
+    fn open_or_ipv4(
+        &self,
+        address: SocketAddr,
+        bind: fn(SocketAddr, usize) -> io::Result<Listener>,
+    ) -> io::Result<Listener> {
+        match self.open_inet(address, bind) {
+            Err(error)
+                if address.ip() == Ipv6Addr::UNSPECIFIED
+                    && error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) =>
+            {
+                self.open_inet((Ipv4Addr::UNSPECIFIED, address.port()).into(), bind)
+            }
+            opened => opened,
         }
     }
 
@@ -173,6 +191,19 @@ mod tests {
         assert_eq!(taken, format!("cannot listen on {address}: Address already in use (os error 98)"));
         assert_eq!(sockets.release(&place), [Endpoint::Inet(address)]);
         TcpStream::connect(address).unwrap_err();
+    }
+
+    #[test]
+    fn all_addresses_are_those_of_ipv4_on_a_machine_without_ipv6() {
+        let without_ipv6 = |address: SocketAddr, workers| match address.is_ipv6() {
+            true => Err(Errno::AFNOSUPPORT.into()),
+            false => Listener::bind(address, workers),
+        };
+        let sockets = Sockets::new(1, Inherited::default());
+        let listener = sockets.open_or_ipv4("[::]:0".parse().unwrap(), without_ipv6).unwrap();
+        let Endpoint::Inet(bound) = listener.endpoint() else { panic!("{listener:?}") };
+        assert_eq!(bound.ip(), Ipv4Addr::UNSPECIFIED);
+        sockets.open_or_ipv4("[::1]:0".parse().unwrap(), without_ipv6).expect_err("one address has no other");
     }
 
     #[test]

@@ -19,13 +19,19 @@ use crate::config::model::{self, Settings, Supervision, Switch};
 use crate::config::value::Address;
 use selvedge::Listener;
 use std::env;
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Only the owner may send control commands.
 const CONTROL_MODE: u32 = 0o600;
+
+/// The mode of the folder of the control socket, if the server creates it.
+const CONTROL_FOLDER_MODE: u32 = 0o755;
 
 /// Length to which the exit message is truncated, so that it fits into a message with escapes.
 const EXIT_MESSAGE_BYTES_MAX: usize = 16 * 1024;
@@ -179,6 +185,7 @@ fn acquire(settings: &Settings, sockets: &mut Sockets) -> Result<AcquiredFiles, 
         ),
         _ => format!("cannot accept control commands at {}: {error}", path.display()),
     };
+    create_folder_of(path).map_err(failed)?;
     let control = Listener::bind_unix(path, CONTROL_MODE).map_err(failed)?;
     let socket = OwnedFile::socket(path).map_err(failed)?;
     let mut files = vec![socket];
@@ -192,6 +199,19 @@ fn acquire(settings: &Settings, sockets: &mut Sockets) -> Result<AcquiredFiles, 
         }
     }
     Ok(AcquiredFiles { control, files })
+}
+
+/// Creates the folder of the control socket. That of the system is empty after each boot.
+fn create_folder_of(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => {
+            match DirBuilder::new().mode(CONTROL_FOLDER_MODE).create(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
 }
 
 impl From<&Supervision> for Restarts {

@@ -38,10 +38,15 @@ fn is_origin(text: &str) -> bool {
     text == "null" || text.split_once("://").is_some_and(|(_, host)| is_host(host))
 }
 
+/// Whether a request has the form of a preflight request.
+pub(super) fn is_preflight(request: &Request) -> bool {
+    request.method() == Method::Options && request.field("access-control-request-method").is_some()
+}
+
 impl CorsRules {
     /// Responds to a preflight request; `None` for any other request.
     pub(super) fn preflight(&self, request: &Request) -> Option<Response> {
-        if request.method() != Method::Options || request.field("access-control-request-method").is_none() {
+        if !is_preflight(request) {
             return None;
         }
         if self.allowed_origin(request).is_none() {
@@ -79,13 +84,13 @@ impl CorsRules {
 
     /// Returns the value that allows the origin of a request, if it is allowed.
     fn allowed_origin(&self, request: &Request) -> Option<String> {
+        let patterns = match &self.origins {
+            // A cache may use the response to a request without an origin for a later one that has an origin.
+            AllowedOrigins::Any => return Some("*".to_owned()),
+            AllowedOrigins::Some(patterns) => patterns,
+        };
         let origin = std::str::from_utf8(request.field("origin")?).ok().filter(|origin| is_origin(origin))?;
-        match &self.origins {
-            AllowedOrigins::Any => Some("*".to_owned()),
-            AllowedOrigins::Some(patterns) => {
-                patterns.iter().any(|pattern| pattern.is_match(origin)).then(|| origin.to_owned())
-            }
-        }
+        patterns.iter().any(|pattern| pattern.is_match(origin)).then(|| origin.to_owned())
     }
 }
 

@@ -10,6 +10,7 @@ use super::accept::add_vary;
 use super::access::{AccessDecision, AccessRules};
 use super::action::{Action, Redirect};
 use super::condition::{host_of, scheme_of};
+use super::cors::is_preflight;
 use super::field_changes::{FieldChanges, ResponseSource};
 use super::files::AllowedCodings;
 use super::files::cache_key::CacheNamespace;
@@ -64,6 +65,8 @@ pub(super) struct Pipeline<'t> {
     decision: Option<AccessDecision>,
     /// The access rules that were checked for this request, so that a rewrite does not check them twice.
     passed_rules: AccessRules,
+    /// Where the rules that were not checked yet are checked.
+    remaining_rules: AccessScope,
     /// The log reason of a rule that would have denied the request, but is in dry-run mode.
     dry_run_reason: Option<&'static str>,
     /// Whether the response may be cached by its path.
@@ -104,6 +107,7 @@ impl<'t> Pipeline<'t> {
             client,
             decision,
             passed_rules: AccessRules::default(),
+            remaining_rules: site.access_scope,
             dry_run_reason: None,
             cache_scope: CacheScope::Path,
             is_rewritten: false,
@@ -136,6 +140,14 @@ impl<'t> Pipeline<'t> {
         let rules = &self.site.rules.access;
         self.passed_rules = rules.clone();
         self.apply_decision(decision)?;
+        if is_preflight(request) {
+            // It has no credentials. The rules of CORS that respond to it are those of its route; without them, the
+            // users are checked there.
+            self.passed_rules.basic_auth = None;
+            self.passed_rules.requests_at_once = None;
+            self.remaining_rules = AccessScope::Route;
+            return Ok(());
+        }
         self.check_user(request, rules).await
     }
 
@@ -276,7 +288,7 @@ impl<'t> Pipeline<'t> {
         let route = matched.as_ref().map(|matched| matched.route);
         let cors = route.map_or(self.site.rules.cors.as_ref(), |route| route.cors.as_ref());
         if let Some(cors) = cors {
-            // The response depends on the origin.
+            // A cached file has no fields of the protocol, some of which depend on the origin.
             self.cache_scope = CacheScope::None;
             // Before the access rules, because a preflight request has no credentials.
             if let Some(response) = cors.preflight(request) {
@@ -303,7 +315,7 @@ impl<'t> Pipeline<'t> {
     ///
     /// An action reads the content only after that, so a denied client need not send any.
     async fn check_route(&mut self, request: &mut Request, route: Option<&Route>) -> Result<(), Response> {
-        if self.site.access_scope == AccessScope::Route {
+        if self.remaining_rules == AccessScope::Route {
             let own = route.and_then(|route| route.access.as_ref());
             if own.is_some() {
                 self.cache_scope = CacheScope::None;

@@ -13,6 +13,9 @@ use std::path::PathBuf;
 
 const HTTPS_PORT: u16 = 443;
 
+/// The Unix socket of the configuration of a system, whose folder the user of a service may not write.
+const SOCKET_OF_SYSTEM: &str = "/run/selvedge/control";
+
 /// Builds the path of the Unix socket.
 pub(super) fn control_socket(builder: &mut Builder<'_, '_>, top: &Block) -> PathBuf {
     let is_path = |item: &&Item| matches!(item.first().value, Value::Path(_));
@@ -35,8 +38,12 @@ pub(super) fn control_socket(builder: &mut Builder<'_, '_>, top: &Block) -> Path
             defaults.item("control").first()
         }
     };
-    builder.require(given.at, MachineRequirementKind::SocketDirectory(given.path().to_owned()));
-    given.path().to_owned()
+    let path = match given.at == top.at && builder.reader.is_of_system() {
+        true => PathBuf::from(SOCKET_OF_SYSTEM),
+        false => given.path().to_owned(),
+    };
+    builder.require(given.at, MachineRequirementKind::SocketDirectory(path.clone()));
+    path
 }
 
 /// Builds the https address for remote commands.

@@ -101,6 +101,9 @@ fn automatic(builder: &mut Builder<'_, '_>, block: &Block, names: &[HostName]) -
     }
 }
 
+/// The folder of certificates for the configuration of a system, whose own folder the user of a service may not write.
+const CERTIFICATES_OF_SYSTEM: &str = "/var/lib/selvedge/certificates";
+
 /// Builds the folder of certificates, which is needed if the server gets one by itself.
 pub(super) fn certificate_folder(
     builder: &mut Builder<'_, '_>,
@@ -108,7 +111,10 @@ pub(super) fn certificate_folder(
     (sites, remote): (&[Site], Option<&RemoteControl>),
 ) -> PathBuf {
     let given = top.item("certificate-folder").first();
-    let path = given.path().to_owned();
+    let path = match given.at == top.at && builder.reader.is_of_system() {
+        true => PathBuf::from(CERTIFICATES_OF_SYSTEM),
+        false => given.path().to_owned(),
+    };
     if has_automatic_certificate(sites, remote) {
         builder.require(given.at, MachineRequirementKind::CertificateFolder(path.clone()));
     }

@@ -102,7 +102,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .default("selvedge.sock")
         .details(
             "The Unix socket is for `selvedge reload`, `stop`, `upgrade`, `reopen-logs`, `status` and `certificates`; only \
-             its owner can open it. The https address accepts remote commands of clients with a certificate: \
+             its owner can open it. A configuration in `/etc/selvedge` has another default, `/run/selvedge/control`. The \
+             server creates the last folder of the path. The https address accepts remote commands of clients with a certificate: \
              [operations.md](operations.md#remote-commands). Without one, no remote command is accepted.",
         )
         .example("control \"https://control.example.com:8443\" client-ca=\"operators.pem\""),

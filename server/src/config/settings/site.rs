@@ -190,7 +190,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("no field; in a route, the site's")
         .details(
             "An origin is a scheme, a host and a port unless it is the usual one: `https://app.example.com`. `*` in it is \
-             any part of a host, and `*` alone allows all origins. A preflight request is an `OPTIONS` with \
+             any part of a host, and `*` alone allows all origins. Then each response has the field, also for a request \
+             without an origin: a cache may use it for another request. A preflight request is an `OPTIONS` with \
              `Access-Control-Request-Method`; it needs no password.",
         )
         .example("cors \"https://app.example.com\" \"https://*.example.org\" methods=\"GET, PUT\" credentials=#true"),

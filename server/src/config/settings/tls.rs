@@ -25,7 +25,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .default("certificates")
         .details(
             "It has private keys and the account at the certificate authority; only its owner can read it. The server \
-             creates it. Servers on several machines may share it: each name is ordered once.",
+             creates it. A configuration in `/etc/selvedge` has another default, `/var/lib/selvedge/certificates`. Servers on several machines may share it: each name is ordered once.",
         )
         .example("certificate-folder \"/var/lib/selvedge/certificates\""),
     setting(TOP, "acme", "How certificates are ordered from a certificate authority.")

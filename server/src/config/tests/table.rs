@@ -6,7 +6,7 @@ use crate::config::suggest::RENAMED;
 use crate::config::text::Scalar;
 use crate::config::value;
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn the_page_matches_the_table() {
@@ -179,4 +179,24 @@ fn each_renamed_word_is_suggested() {
         let (_, new) = RENAMED.iter().find(|(name, _)| *name == old).unwrap();
         assert!(problems(&text).contains(&format!("it was renamed to `{new}`")), "{text}: {}", problems(&text));
     }
+}
+
+#[test]
+fn the_configuration_of_a_system_has_sockets_and_certificates_elsewhere() {
+    let paths = |file: &str, text: &str| {
+        let memory = Memory { files: [(file.into(), text.to_owned())].into(), ..Memory::default() };
+        let settings = crate::config::read(Path::new(file), &memory).unwrap().settings;
+        (settings.process.control, settings.certificate_folder)
+    };
+    let expected = |control: &str, certificates: &str| (PathBuf::from(control), PathBuf::from(certificates));
+    let of_system = expected("/run/selvedge/control", "/var/lib/selvedge/certificates");
+    let by_https = "control \"https://control.example.com:8443\" client-ca=\"operators.pem\"\n";
+    for text in ["", by_https] {
+        assert_eq!(paths("/etc/selvedge/selvedge.kdl", text), of_system, "{text}");
+        let beside = expected("/srv/selvedge.sock", "/srv/certificates");
+        assert_eq!(paths("/srv/selvedge.kdl", text), beside, "{text}");
+    }
+    let own = "control \"own.sock\"\ncertificate-folder \"own\"\n";
+    let own_paths = expected("/etc/selvedge/own.sock", "/etc/selvedge/own");
+    assert_eq!(paths("/etc/selvedge/selvedge.kdl", own), own_paths);
 }

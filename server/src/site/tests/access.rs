@@ -59,6 +59,17 @@ fn users_need_a_valid_password() {
 }
 
 #[test]
+fn a_preflight_request_without_rules_of_cors_needs_a_password() {
+    let access = AccessRules { basic_auth: Some(basic(RuleMode::Enforce)), ..AccessRules::default() };
+    let served = TestServer::new(vec![with_access(access, vec![route("/*", respond_with("in"))])]);
+    let preflight = ["Origin: https://a.example", "Access-Control-Request-Method: GET"];
+    let refused = served.request("OPTIONS", "/", "a", &preflight);
+    assert_eq!(refused.status, 401);
+    let [origin, method] = preflight;
+    assert_ne!(served.request("OPTIONS", "/", "a", &[origin, method, ANN]).status, 401);
+}
+
+#[test]
 fn guessing_is_slowed_down_until_the_password_is_known() {
     let wrong = "Authorization: Basic YW5uOndyb25n";
     for (mode, expected) in [(RuleMode::Enforce, 429), (RuleMode::DryRun, 200)] {

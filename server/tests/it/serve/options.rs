@@ -1,5 +1,6 @@
 //! The options for daily work, each by the responses that it changes.
 
+use crate::support::configured::request;
 use crate::support::program::{Program, run_to_exit, selvedge_command};
 use crate::support::tree::Tree;
 use std::process::Command;
@@ -53,6 +54,8 @@ fn fields_origins_and_caching_are_options() {
     assert_eq!(response.field("x-two"), Some("a: b"));
     assert_eq!(response.field("access-control-allow-origin"), Some("*"));
     assert_eq!(response.field("cache-control"), Some("no-cache"));
+    let response = client.get("/about");
+    assert_eq!(response.field("access-control-allow-origin"), Some("*"), "a cache may use it for another origin");
     assert_eq!(client.get("/about.html").status, 301);
     let program = Program::serve_with(&tree, &["--cors=https://app.example"]);
     let mut client = program.connect();
@@ -83,6 +86,45 @@ fn a_password_is_required_by_an_option_or_a_variable() {
 }
 
 #[test]
+fn a_header_may_be_repeated_with_one_name() {
+    let tree = Tree::new();
+    tree.write("index.html", "home");
+    let options = ["--header", "Set-Cookie: a=1", "--header", "X-One: 1", "--header", "set-cookie: b=2"];
+    let response = Program::serve_with(&tree, &options).connect().get("/");
+    let cookies = response.fields.iter().filter(|(name, _)| name == "set-cookie");
+    assert_eq!(cookies.map(|(_, value)| value.as_str()).collect::<Vec<_>>(), ["a=1", "b=2"]);
+    assert_eq!(response.field("x-one"), Some("1"));
+}
+
+#[test]
+fn options_on_the_command_line_override_variables_that_they_exclude() {
+    let tree = Tree::new();
+    tree.write("index.html", "home");
+    let mut command = serve(&tree, &[]);
+    command.env("SELVEDGE_SERVE_PORT", "1").env("SELVEDGE_SERVE_DOMAIN", "example.com");
+    assert_eq!(Program::start(command.env("SELVEDGE_SERVE_CORS", "true")).connect().get("/").status, 200);
+    let exit = run_to_exit(serve(&tree, &[]).env("SELVEDGE_SERVE_WORKERS", "many"));
+    assert!(exit.code == Some(2) && exit.err.contains("variable SELVEDGE_SERVE_WORKERS"), "{exit:?}");
+}
+
+#[test]
+fn pages_of_other_origins_can_use_a_site_with_passwords() {
+    let tree = Tree::new();
+    tree.write("index.html", "home");
+    let program = Program::serve_with(&tree, &["--cors", "--auth", &format!("alice:{HASH}")]);
+    let mut client = program.connect();
+    let preflight = ["Origin: https://app.example", "Access-Control-Request-Method: GET"];
+    let response = request(&mut client, "a", "OPTIONS /", &preflight);
+    assert_eq!((response.status, response.field("access-control-allow-origin")), (204, Some("*")));
+    for (line, lines) in [("OPTIONS /", &preflight[..1]), ("GET /", &preflight[..])] {
+        let response = request(&mut client, "a", line, lines);
+        assert_eq!((response.status, response.field("access-control-allow-origin")), (401, Some("*")), "{line}");
+    }
+    let with_password = [preflight[0], "Authorization: Basic YWxpY2U6c2VjcmV0"];
+    assert_eq!(request(&mut client, "a", "GET /", &with_password).status, 200);
+}
+
+#[test]
 fn variables_are_options_and_the_command_line_overrides_them() {
     let tree = Tree::new();
     tree.write("folder/a.txt", "a");
@@ -107,6 +149,9 @@ fn a_value_that_is_no_setting_is_refused_as_in_a_configuration() {
     for (arguments, expected) in [
         (["--header", "Content-Length: 3"], "Content-Length"),
         (["--cors=app.example", "--tls"], "app.example"),
+        (["--cors=app.example", "--listing"], "`--cors`: "),
+        (["--not-found", "../x"], "`--not-found`: "),
+        (["--header", "X: {NONE}"], "`--header`: "),
         (["--port", "0"], "`--port 0` has no effect"),
     ] {
         let exit = run_to_exit(&mut serve(&tree, &arguments));
