@@ -4,7 +4,6 @@ use super::{CommonArgs, domain};
 use crate::config::value::{check_listen, is_password_hash};
 use crate::syntax::{HostName, ValueError};
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 

@@ -55,7 +55,10 @@ impl TextPattern {
         }
         match text.split_once("://") {
             _ if text == "*" || text == "null" || regular_expression::written(text).is_some() => {}
-            Some((_, rest)) if is_origin(rest) => check_sent_by_browsers(text)?,
+            Some((_, rest)) if is_origin(rest) => {
+                check_no_placeholder(text, PlaceholderNames::Known)?;
+                check_sent_by_browsers(text)?;
+            }
             Some((scheme, rest)) => {
                 let host = rest.split('/').next().unwrap_or_default();
                 return Err(ValueError::new("an origin has no path", format!("write \"{scheme}://{host}\"")));
@@ -138,8 +141,7 @@ impl TextPattern {
 /// Refuses an origin that no browser sends, so that it would never match: its scheme and host are in lower case, and names
 /// with other letters begin with `xn--`.
 fn check_sent_by_browsers(origin: &str) -> Result<(), ValueError> {
-    // Braces are judged with the placeholders.
-    let is_sent = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-._:/[]*{}".contains(c);
+    let is_sent = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-._:/[]*".contains(c);
     let Some(wrong) = origin.chars().find(|&c| !is_sent(c)) else { return Ok(()) };
     Err(match wrong {
         'A'..='Z' => ValueError::new(
@@ -225,6 +227,8 @@ mod tests {
     fn origins_that_no_browser_sends_are_refused() {
         for (text, suggestion) in [
             ("HTTPS://A.EXAMPLE", "write \"https://a.example\""),
+            ("https://a$b", "write a scheme, a host and perhaps a port"),
+            ("https://{a}", "write a scheme, a host and perhaps a port"),
             ("https://a\"b", "write a scheme, a host and perhaps a port"),
             ("https://user@a.example", "write a scheme, a host and perhaps a port"),
             ("https://bücher.example", "write its form that begins with `xn--`"),
