@@ -28,11 +28,13 @@ pub mod from_axum_serve {}
 
 #[cfg(feature = "compression")]
 pub use coding::{Authenticated, ContentCoder, EncodedFile};
-pub use connection_stats::{ConnectionCount, ConnectionStats};
+pub use connection_stats::{ConnectionCount, ConnectionProtocol, ConnectionStats};
 pub use limits::Limits;
 pub use net::backend::Driver;
 pub use net::listen::{Endpoint, Listener};
 pub use net::runtime::spawn_blocking;
+#[doc(hidden)]
+pub use net::sys::shared_memory::SharedMemory;
 pub use proxy_headers::ProxyHeaders;
 pub use replace_app::{AppHandle, AppVersion, PlainHttp2};
 pub use selvedge_proto as proto;
