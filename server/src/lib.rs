@@ -5,6 +5,8 @@
     allow(dead_code, unused_imports, reason = "the program uses all of these modules")
 )]
 
+#[cfg(feature = "configuration")]
+mod durations;
 mod embed;
 mod reasons;
 mod site;
@@ -38,17 +40,23 @@ mod fmt;
 #[cfg(feature = "program")]
 mod hash_password;
 #[cfg(feature = "program")]
+mod last_requests;
+#[cfg(feature = "program")]
 mod listeners;
 #[cfg(feature = "program")]
 mod log;
 #[cfg(feature = "program")]
 mod memory_budget;
 #[cfg(feature = "program")]
+mod metrics;
+#[cfg(feature = "program")]
 mod process;
 #[cfg(feature = "program")]
 mod program;
 #[cfg(feature = "program")]
 mod proxy;
+#[cfg(feature = "program")]
+mod recorder;
 #[cfg(feature = "program")]
 mod reload;
 #[cfg(feature = "program")]

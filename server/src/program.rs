@@ -45,6 +45,7 @@ pub fn run_program() -> ExitCode {
             let format = if options.json { StatusFormat::Json } else { StatusFormat::Text };
             return control_client::run(&options.control, ControlCommand::Status(format));
         }
+        cli::Command::Last(options) => return control_client::last(&options),
         cli::Command::Trust(options) => return trust::run(&options.config, TrustCommand::Trust),
         cli::Command::HashPassword(options) => hash_password::run(&options),
         cli::Command::Untrust(options) => return trust::run(&options.config, TrustCommand::Untrust),

@@ -9,10 +9,11 @@ use crate::config::{self, Configuration, MachineRequirementKind, Problem, Source
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{self, Connect, LogObserver, Logs, Totals};
+use crate::metrics::{MetricsData, MetricsEndpoint, ProcessFacts};
 use crate::preflight::{self, CheckScope, Disk};
 use crate::process::{
     ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess, all_counts,
-    hand_over_counts,
+    dump_recorder, hand_over_counts,
 };
 use crate::reload_outcome::ReloadOutcome;
 use crate::remote_control::RemoteEndpoint;
@@ -32,7 +33,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Why a configuration without sites does not replace one with sites. An editor that is writing the file may have
 /// truncated it.
@@ -44,6 +45,9 @@ const TOO_NARROW: &str = "the configuration needs files or programs that this pr
 /// How long workers may take to report their connections. A slower one is reported as unresponsive.
 const STATS_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The least time between two dumps of the flight recorder after panics.
+const DUMP_INTERVAL: Duration = Duration::from_secs(600);
+
 /// A running server with what a reload needs.
 #[derive(Debug)]
 pub(crate) struct LiveServer {
@@ -54,6 +58,8 @@ pub(crate) struct LiveServer {
     /// The connection limit, as at the start.
     connections_max: usize,
     started_at: Instant,
+    /// The start, since 1970.
+    started: Duration,
     serving_process: Arc<ServingProcess>,
     /// The sandbox of this process; `None` if it has none.
     active_sandbox: Option<ActiveSandbox>,
@@ -69,9 +75,12 @@ pub(crate) struct LiveServer {
     lists: WatchedLists,
     /// Where remote commands are accepted.
     remote_control: Option<RemoteEndpoint>,
+    /// Where metrics are read.
+    pub(crate) metrics_endpoint: Option<MetricsEndpoint>,
     /// Replaced snapshots that still have connections.
     earlier: Vec<RetiredSnapshot>,
     rates: RateHistory,
+    panics: PanicWatch,
 }
 
 /// What a reload reads.
@@ -183,7 +192,11 @@ pub(crate) fn start(
     let (workers, lists) = (workers(&snapshot.settings), WatchedLists::of(&configuration));
     let remote_control = RemoteEndpoint::bind(&snapshot, serving_process);
     let remote_control = remote_control.map_err(|problem| cannot_listen(vec![problem], &mut configuration))?;
-    let beside = ListenerSet::beside(remote_control.as_ref().map(|remote| remote.address().clone()));
+    let metrics_endpoint = MetricsEndpoint::bind(&snapshot, serving_process);
+    let metrics_endpoint = metrics_endpoint.map_err(|problem| cannot_listen(vec![problem], &mut configuration))?;
+    let of_control = remote_control.iter().map(|remote| remote.address().clone());
+    let of_metrics = metrics_endpoint.iter().map(|endpoint| endpoint.address().clone());
+    let beside = ListenerSet::beside(of_control.chain(of_metrics).collect());
     let listeners = beside.plan_change(serving_process, &snapshot.settings.listeners);
     let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
     let (places, listeners) = listeners.into_parts();
@@ -196,6 +209,7 @@ pub(crate) fn start(
         workers,
         connections_max: snapshot.connections_max(),
         started_at: Instant::now(),
+        started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         serving_process: serving_process.clone(),
         active_sandbox: (confinement != Confinement::None).then_some(active_sandbox),
         replaced_directories: Vec::new(),
@@ -206,8 +220,10 @@ pub(crate) fn start(
         snapshot,
         lists,
         remote_control,
+        metrics_endpoint,
         earlier: Vec::new(),
         rates: RateHistory::default(),
+        panics: PanicWatch::default(),
     };
     Ok((live, running))
 }
@@ -256,6 +272,7 @@ impl LiveServer {
     pub(crate) fn stop_listening(&self) {
         self.handle.remove_listeners(self.listeners.endpoints());
         self.remote_control.iter().for_each(RemoteEndpoint::stop);
+        self.metrics_endpoint.iter().for_each(MetricsEndpoint::stop);
     }
 
     /// Reloads the configuration.
@@ -498,6 +515,19 @@ impl LiveServer {
         }
     }
 
+    /// Returns what metrics are made of. Waits for workers at most one second.
+    pub(crate) fn metrics(&self) -> MetricsData {
+        let start_info = self.serving_process.start_info();
+        let process = ProcessFacts {
+            started: self.started,
+            restarts: start_info.restarts,
+            replacements: start_info.replacements,
+            connections_max: self.connections_max,
+        };
+        let connections = self.handle.connection_stats(STATS_TIMEOUT);
+        MetricsData::of(&self.snapshot, process, (connections, self.totals()))
+    }
+
     /// Returns what this process has counted.
     fn totals(&self) -> Totals {
         let mut totals = self.snapshot.counters.totals();
@@ -512,6 +542,9 @@ impl LiveServer {
     pub(crate) fn record_counts(&mut self) {
         let totals = self.totals();
         hand_over_counts(&self.serving_process, &totals);
+        if self.panics.needs_dump(totals.events.get("Panic").copied().unwrap_or_default(), Instant::now()) {
+            dump_recorder(&self.serving_process, format!("a request of process {} panicked", std::process::id()));
+        }
         self.rates.record(&totals, Instant::now());
     }
 
@@ -540,6 +573,26 @@ impl LiveServer {
                 logs.flush_and_join();
             }
         }
+    }
+}
+
+/// Decides when a panic causes a dump of the flight recorder.
+#[derive(Debug, Default)]
+struct PanicWatch {
+    panics: u64,
+    dumped_at: Option<Instant>,
+}
+
+impl PanicWatch {
+    /// Whether the number of panics has grown since the last call. A request that panics again and again causes one dump
+    /// in [`DUMP_INTERVAL`].
+    fn needs_dump(&mut self, panics: u64, now: Instant) -> bool {
+        let has_grown = std::mem::replace(&mut self.panics, panics) < panics;
+        let is_due = self.dumped_at.is_none_or(|at| now.saturating_duration_since(at) >= DUMP_INTERVAL);
+        if has_grown && is_due {
+            self.dumped_at = Some(now);
+        }
+        has_grown && is_due
     }
 }
 

@@ -7,16 +7,20 @@ use crate::config::model;
 use crate::config_path;
 use crate::log;
 use crate::log::config::Level;
+use crate::metrics::MetricsData;
 use crate::preflight::CheckScope;
 use crate::process::{
-    self, ControlHandler, ControlReply, RunMode, StartError, StartedPrograms, StartedRunner, StatusFormat, StopMode,
+    self, ControlHandler, ControlReply, RunMode, ServingProcess, StartError, StartedPrograms, StartedRunner,
+    StatusFormat, StopMode,
 };
+use crate::recorder::{LastQuery, Recorder};
 use crate::reload::{self, LiveServer, ReloadSource};
 use crate::remote_control::{RemoteCommands, RemoteControl};
 use crate::snapshot::Refusal;
-use crate::{certificate_status, check};
+use crate::{certificate_status, check, last_requests};
 use selvedge::{ExitCause, Handle};
 use std::io;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -54,7 +58,8 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         Err(StartError::Other(problem)) => return print_refusal(&Refusal::Plain(problem)),
     };
     let StartedPrograms { approval, cgi } = programs;
-    let state = ServingState { cgi, ..ServingState::default() };
+    let recorder = start_recorder(workers, &serving);
+    let state = ServingState { cgi, recorder: recorder.clone(), ..ServingState::default() };
     let started = reload::start(&file, configuration, driver, &serving, (process::connect, state.clone()));
     let (live, running) = match started {
         Ok(started) => started,
@@ -65,7 +70,10 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         }
     };
     let endpoints = live.endpoint_texts();
-    let commands = Arc::new(ServerCommands { live: Mutex::new(Some(live)), handle: running.handle() });
+    let commands = Arc::new(ServerCommands { live: Mutex::new(Some(live)), handle: running.handle(), recorder });
+    let for_metrics = Arc::downgrade(&commands);
+    state.metrics.set(Box::new(move |format| Some(for_metrics.upgrade()?.metrics()?.format(format))));
+    let metrics_slot = state.metrics.clone();
     if let Err(problem) = serving.start_commands(commands.clone()) {
         return print_refusal(&Refusal::Plain(problem));
     }
@@ -77,6 +85,11 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         Ok(remote) => remote,
         Err(error) => return print_refusal(&Refusal::Plain(format!("cannot accept remote commands: {error}"))),
     };
+    let metrics_endpoint = commands.live().as_ref().and_then(|live| live.metrics_endpoint.clone());
+    let metrics = match metrics_endpoint.as_ref().map(|endpoint| endpoint.start(metrics_slot)).transpose() {
+        Ok(metrics) => metrics,
+        Err(error) => return print_refusal(&Refusal::Plain(format!("cannot start to serve metrics: {error}"))),
+    };
     commands.live().iter().for_each(LiveServer::wait_for_names);
     serving.ready();
     commands.live().iter().for_each(LiveServer::remove_unlisted_listeners);
@@ -86,8 +99,11 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     if let Some(endpoint) = commands.live().as_ref().and_then(LiveServer::remote_control) {
         log::print_line(&format!("serving remote commands on https://{}/", endpoint.authority()));
     }
+    if let Some(endpoint) = &metrics_endpoint {
+        log::print_line(&format!("serving metrics on {}", endpoint.text()));
+    }
     let exit_cause = running.join();
-    drop(remote);
+    drop((remote, metrics));
     serving.mark_drained();
     if let Some(mut live) = commands.live().take() {
         live.record_counts();
@@ -97,6 +113,20 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     match exit_cause {
         ExitCause::Stopped => ExitCode::SUCCESS,
         ExitCause::WorkerPanicked => ExitCode::FAILURE,
+    }
+}
+
+/// Creates the flight recorder, and hands its memory to the supervisor. Without memory, the server runs without one.
+fn start_recorder(workers: usize, serving: &ServingProcess) -> Option<Arc<Recorder>> {
+    match Recorder::new(workers) {
+        Ok(recorder) => {
+            process::hand_over_recorder(serving, recorder.as_fd());
+            Some(Arc::new(recorder))
+        }
+        Err(error) => {
+            log::print_line(&format!("selvedge: no memory for the flight recorder: {error}"));
+            None
+        }
     }
 }
 
@@ -127,12 +157,18 @@ struct ServerCommands {
     /// `None` after the server has stopped.
     live: Mutex<Option<LiveServer>>,
     handle: Handle,
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl ServerCommands {
     fn live(&self) -> MutexGuard<'_, Option<LiveServer>> {
         // A panic during a reload leaves either configuration in force.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what metrics are made of; `None` after the server has stopped.
+    fn metrics(&self) -> Option<MetricsData> {
+        self.live().as_ref().map(LiveServer::metrics)
     }
 
     fn reload_from(&self, text: Option<String>) -> ControlReply {
@@ -211,6 +247,13 @@ impl ControlHandler for ServerCommands {
         match &*self.live() {
             Some(live) => certificate_status::format(&live.certificate_status(), format, unix_now()),
             None => STOPPED.to_owned(),
+        }
+    }
+
+    fn last(&self, query: &LastQuery) -> String {
+        match &self.recorder {
+            Some(recorder) => last_requests::report(recorder.numbers(), query),
+            None => "the system provided no memory for the flight recorder".to_owned(),
         }
     }
 

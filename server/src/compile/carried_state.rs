@@ -8,8 +8,10 @@ use crate::certificates::{AutomaticCertificates, CertificatePaths, CertificateSe
 #[cfg(feature = "program")]
 use crate::process::StartCgiPrograms;
 #[cfg(feature = "program")]
+use crate::recorder::Recorder;
+#[cfg(feature = "program")]
 use crate::resolver::Resolver;
-use crate::site::{ConnectionLimiter, GuessLimiter, LiveUsers, PasswordCache, RateLimiter, Root};
+use crate::site::{ConnectionLimiter, GuessLimiter, LiveUsers, MetricsSlot, PasswordCache, RateLimiter, Root};
 #[cfg(feature = "program")]
 use crate::site::{GatewayLoad, Upstream};
 use selvedge::ContentCoder;
@@ -33,6 +35,8 @@ pub(crate) struct CarriedState {
     pub(super) connections: Option<(String, Arc<ConnectionLimiter>)>,
     /// Verified passwords, independent of settings.
     pub(super) passwords: Arc<PasswordCache>,
+    /// What responds with the metrics of the server, independent of settings.
+    pub(super) metrics: Arc<MetricsSlot>,
     /// Compressed files, independent of settings.
     pub(super) coder: ContentCoder,
     /// Each root, with the folders that its links may lead to, is opened once for all sites and configurations.
@@ -61,6 +65,9 @@ pub(crate) struct CarriedState {
     /// Starts the programs of routes with `cgi`. A command that does not serve has none.
     #[cfg(feature = "program")]
     pub(super) cgi: Option<Arc<dyn StartCgiPrograms>>,
+    /// The flight recorder. A command that does not serve has none.
+    #[cfg(feature = "program")]
+    pub(super) recorder: Option<Arc<Recorder>>,
 }
 
 /// What a serving process has beside its configuration.
@@ -73,6 +80,10 @@ pub(crate) struct ServingState {
     pub(crate) resolver: Arc<Resolver>,
     /// Starts the programs of routes with `cgi`, if the configuration has any.
     pub(crate) cgi: Option<Arc<dyn StartCgiPrograms>>,
+    /// What responds with the metrics of the server.
+    pub(crate) metrics: Arc<MetricsSlot>,
+    /// The flight recorder.
+    pub(crate) recorder: Option<Arc<Recorder>>,
 }
 
 impl CarriedState {
@@ -80,12 +91,15 @@ impl CarriedState {
     pub(super) fn continue_from(earlier: &Self) -> Self {
         Self {
             passwords: earlier.passwords.clone(),
+            metrics: earlier.metrics.clone(),
             #[cfg(feature = "program")]
             automatic: earlier.automatic.clone(),
             #[cfg(feature = "program")]
             resolver: earlier.resolver.clone(),
             #[cfg(feature = "program")]
             cgi: earlier.cgi.clone(),
+            #[cfg(feature = "program")]
+            recorder: earlier.recorder.clone(),
             #[cfg(feature = "program")]
             earlier_upstreams: earlier.used_upstreams(),
             ..Self::default()
@@ -106,8 +120,8 @@ impl CarriedState {
     /// Creates the state of a server that starts.
     #[cfg(feature = "program")]
     pub(crate) fn serving(state: ServingState) -> Self {
-        let ServingState { automatic, resolver, cgi } = state;
-        Self { automatic: Some(automatic), resolver, cgi, ..Self::default() }
+        let ServingState { automatic, resolver, cgi, metrics, recorder } = state;
+        Self { automatic: Some(automatic), resolver, cgi, metrics, recorder, ..Self::default() }
     }
 
     /// Ends the leases of routes that the next configuration has changed or removed. Call it before the replacement.
@@ -153,6 +167,12 @@ impl CarriedState {
     #[cfg(feature = "program")]
     pub(crate) fn automatic(&self) -> Option<&Arc<AutomaticCertificates>> {
         self.automatic.as_ref()
+    }
+
+    /// Returns the flight recorder, if the process serves.
+    #[cfg(feature = "program")]
+    pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.recorder.as_ref()
     }
 
     /// Returns all certificates.

@@ -4,12 +4,14 @@
 mod commands;
 mod counts;
 mod handed_counts;
+mod recorder;
 mod request;
 mod shutdown;
 mod sockets;
 
 pub(crate) use commands::{ControlHandler, StopMode};
 pub(crate) use counts::{all_counts, hand_over_counts};
+pub(crate) use recorder::{dump_recorder, hand_over_recorder};
 
 use super::ListenAddress;
 use super::control::ControlReply;
