@@ -95,7 +95,7 @@ def check_text(text):
 def run(binary, scrape_ms_max, folder):
     routes = 'route "/none/*" { deny status=404; }; route "/*" { respond 200 "x"; };'
     sites = "".join(f'site "s{number}.example" {{ {routes} }}\n' for number in range(SITES))
-    text = f'listen "127.0.0.1:0"\nworkers 2\nmetrics "127.0.0.1:0"\nlog {{ access "off"; error "error.log"; }}\n{sites}'
+    text = f'listen "127.0.0.1:0"\nworkers 2\nmetrics "127.0.0.2:0"\nlog {{ access "off"; error "error.log"; }}\n{sites}'
     (folder / "selvedge.kdl").write_text(text)
     messages = folder / "messages"
     with open(messages, "wb") as out:

@@ -62,7 +62,7 @@ impl MetricsData {
             named("reason", &self.totals.rejects),
         )?;
         families.counters(
-            ("selvedge_request_errors", "Error responses of sites and of the server, by reason."),
+            ("selvedge_request_errors", "Responses with a reason in the error log, by reason."),
             named("reason", &self.totals.reasons),
         )?;
         let versions = Version::ALL.into_iter().zip(self.details.versions).filter(|(_, count)| *count > 0);

@@ -303,9 +303,9 @@ fn metrics(
     let given = top.get("metrics")?.first();
     let Value::Listen(address) = &given.value else { unreachable!("the table requires an address") };
     let address = address.clone();
-    let is_free_port = matches!(&address, Address::Inet(address) if address.port() == 0);
     let mut others = listeners.iter().cloned().chain(remote.map(RemoteControl::listener));
-    if !is_free_port && others.any(|other| other.address == address) {
+    // Also for port 0: a socket is known by the address of its setting.
+    if others.any(|other| other.address == address) {
         let problem = Problem::new(given.at, "another listener has this address and port");
         builder.problem(problem.suggest("write another port, or use the action `metrics` in a route"));
         return None;
