@@ -37,6 +37,8 @@ pub(crate) struct UpstreamServerStatus {
 /// Counts of the tries of requests at a server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TryCounts {
+    /// Requests that the adaptive limit would have held back, if that only observes.
+    pub(crate) beyond_limit: u64,
     pub(crate) tries: u64,
     /// Times to the heads of responses.
     pub(crate) response_times: Durations,
@@ -80,8 +82,8 @@ impl GroupStatus {
 
 impl UpstreamServerStatus {
     fn of(server: ServerStatus, group_use: GroupUse) -> Self {
-        let ServerStatus { name, condition, at_work, waiting, failures, tries, response_times } = server;
-        let counts = TryCounts { tries, response_times };
+        let ServerStatus { name, condition, at_work, waiting, failures, beyond_limit, tries, response_times } = server;
+        let counts = TryCounts { beyond_limit, tries, response_times };
         let (state, out) = match (group_use, condition) {
             (GroupUse::Replaced, _) => ("draining", None),
             (GroupUse::InUse, ServerCondition::Healthy) => ("healthy", None),
@@ -121,8 +123,10 @@ mod tests {
     fn servers_are_written_for_people() {
         let server = |condition, group_use| {
             let name = "http://a:1".to_owned();
-            let (tries, response_times) = (0, Durations::default());
-            let status = ServerStatus { name, condition, at_work: 3, waiting: 0, failures: 1, tries, response_times };
+            let (beyond_limit, tries, response_times) = (0, 0, Durations::default());
+            let (at_work, waiting, failures) = (3, 0, 1);
+            let status =
+                ServerStatus { name, condition, at_work, waiting, failures, beyond_limit, tries, response_times };
             UpstreamServerStatus::of(status, group_use)
         };
         let out = ServerCondition::Out(Duration::from_millis(6100));

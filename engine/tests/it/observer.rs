@@ -103,7 +103,7 @@ impl Observer for PhaseObserver {
     }
 }
 
-/// Reads the content, and responds with more than a socket accepts at once if there was any.
+/// Reads the content, and responds with more than a socket accepts at once, except at one path.
 async fn respond_slowly(request: &mut Request) -> Response {
     if request.path() == "/at-once" {
         return Response::new(StatusCode::OK).body("content");

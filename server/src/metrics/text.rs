@@ -151,6 +151,10 @@ impl MetricsData {
             ("selvedge_upstream_failures", "Failed requests and checks of a server."),
             servers().map(|(group, server)| (labels(group, server), server.failures)),
         )?;
+        families.counters(
+            ("selvedge_upstream_dry_run_refusals", "Requests beyond an adaptive limit that only observes."),
+            servers().map(|(group, server)| (labels(group, server), server.counts.beyond_limit)),
+        )?;
         families.histograms(
             ("selvedge_upstream_response_seconds", "Time from the choice of a server to the head of its response."),
             servers().map(|(group, server)| (labels(group, server), &server.counts.response_times)),

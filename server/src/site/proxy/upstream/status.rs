@@ -30,6 +30,8 @@ pub(crate) struct ServerStatus {
     pub(crate) waiting: u32,
     /// Failed requests and checks since the group began.
     pub(crate) failures: u64,
+    /// Requests since then that the adaptive limit would have held back, if that only observes.
+    pub(crate) beyond_limit: u64,
     /// Tries of requests since then.
     pub(crate) tries: u64,
     /// Times to the heads of responses since then.
@@ -73,6 +75,7 @@ impl Upstream {
             at_work: state.places.at_work(),
             waiting: state.queue.waiting(),
             failures: state.failures.load(Ordering::Relaxed),
+            beyond_limit: state.places.beyond_observed(),
             tries: state.tries.load(Ordering::Relaxed),
             response_times: state.response_times.totals(),
         });
