@@ -36,8 +36,9 @@ pub(crate) fn run(options: &ControlArgs, command: ControlCommand) -> ExitCode {
     };
     match (replied, file) {
         (Ok(ControlReply::Done(text)), _) => {
-            // If the reader has closed the pipe, it has read enough.
-            let _ = writeln!(io::stdout(), "{}", text.trim_end());
+            // JSON of no request is an empty text. If the reader has closed the pipe, it has read enough.
+            let end = if text.is_empty() { "" } else { "\n" };
+            let _ = write!(io::stdout(), "{}{end}", text.trim_end());
             ExitCode::SUCCESS
         }
         (Ok(ControlReply::Refused(text)), _) => refuse(&text),

@@ -12,8 +12,8 @@ use crate::log::{self, Connect, LogObserver, Logs, Totals};
 use crate::metrics::{MetricsData, MetricsEndpoint, ProcessFacts};
 use crate::preflight::{self, CheckScope, Disk};
 use crate::process::{
-    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess, all_counts,
-    dump_recorder, hand_over_counts,
+    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, PanicWatch, Sandbox, ServingProcess,
+    all_counts, dump_recorder, hand_over_counts,
 };
 use crate::reload_outcome::ReloadOutcome;
 use crate::remote_control::RemoteEndpoint;
@@ -44,9 +44,6 @@ const TOO_NARROW: &str = "the configuration needs files or programs that this pr
 
 /// How long workers may take to report their connections. A slower one is reported as unresponsive.
 const STATS_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The least time between two dumps of the flight recorder after panics.
-const DUMP_INTERVAL: Duration = Duration::from_secs(600);
 
 /// A running server with what a reload needs.
 #[derive(Debug)]
@@ -573,26 +570,6 @@ impl LiveServer {
                 logs.flush_and_join();
             }
         }
-    }
-}
-
-/// Decides when a panic causes a dump of the flight recorder.
-#[derive(Debug, Default)]
-struct PanicWatch {
-    panics: u64,
-    dumped_at: Option<Instant>,
-}
-
-impl PanicWatch {
-    /// Whether the number of panics has grown since the last call. A request that panics again and again causes one dump
-    /// in [`DUMP_INTERVAL`].
-    fn needs_dump(&mut self, panics: u64, now: Instant) -> bool {
-        let has_grown = std::mem::replace(&mut self.panics, panics) < panics;
-        let is_due = self.dumped_at.is_none_or(|at| now.saturating_duration_since(at) >= DUMP_INTERVAL);
-        if has_grown && is_due {
-            self.dumped_at = Some(now);
-        }
-        has_grown && is_due
     }
 }
 

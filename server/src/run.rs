@@ -7,7 +7,7 @@ use crate::config::model;
 use crate::config_path;
 use crate::log;
 use crate::log::config::Level;
-use crate::metrics::MetricsData;
+use crate::metrics::{MetricsData, MetricsServer};
 use crate::preflight::CheckScope;
 use crate::process::{
     self, ControlHandler, ControlReply, RunMode, ServingProcess, StartError, StartedPrograms, StartedRunner,
@@ -16,11 +16,13 @@ use crate::process::{
 use crate::recorder::{LastQuery, Recorder};
 use crate::reload::{self, LiveServer, ReloadSource};
 use crate::remote_control::{RemoteCommands, RemoteControl};
+use crate::site::MetricsSlot;
 use crate::snapshot::Refusal;
 use crate::{certificate_status, check, last_requests};
 use selvedge::{ExitCause, Handle};
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -71,8 +73,6 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     };
     let endpoints = live.endpoint_texts();
     let commands = Arc::new(ServerCommands { live: Mutex::new(Some(live)), handle: running.handle(), recorder });
-    let for_metrics = Arc::downgrade(&commands);
-    state.metrics.set(Box::new(move |format| Some(for_metrics.upgrade()?.metrics()?.format(format))));
     let metrics_slot = state.metrics.clone();
     if let Err(problem) = serving.start_commands(commands.clone()) {
         return print_refusal(&Refusal::Plain(problem));
@@ -85,23 +85,16 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         Ok(remote) => remote,
         Err(error) => return print_refusal(&Refusal::Plain(format!("cannot accept remote commands: {error}"))),
     };
-    let metrics_endpoint = commands.live().as_ref().and_then(|live| live.metrics_endpoint.clone());
-    let metrics = match metrics_endpoint.as_ref().map(|endpoint| endpoint.start(metrics_slot)).transpose() {
+    let metrics = match start_metrics(&commands, &metrics_slot) {
         Ok(metrics) => metrics,
         Err(error) => return print_refusal(&Refusal::Plain(format!("cannot start to serve metrics: {error}"))),
     };
     commands.live().iter().for_each(LiveServer::wait_for_names);
     serving.ready();
     commands.live().iter().for_each(LiveServer::remove_unlisted_listeners);
-    for endpoint in endpoints {
-        log::print_line(&format!("serving {} on {endpoint}", file.display()));
-    }
-    if let Some(endpoint) = commands.live().as_ref().and_then(LiveServer::remote_control) {
-        log::print_line(&format!("serving remote commands on https://{}/", endpoint.authority()));
-    }
-    if let Some(endpoint) = &metrics_endpoint {
-        log::print_line(&format!("serving metrics on {}", endpoint.text()));
-    }
+    let remote_authority =
+        commands.live().as_ref().and_then(LiveServer::remote_control).map(|remote| remote.authority().to_owned());
+    print_endpoints(&file, &endpoints, (remote_authority, metrics.as_ref()));
     let exit_cause = running.join();
     drop((remote, metrics));
     serving.mark_drained();
@@ -114,6 +107,27 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         ExitCause::Stopped => ExitCode::SUCCESS,
         ExitCause::WorkerPanicked => ExitCode::FAILURE,
     }
+}
+
+/// Reports where clients reach the server, its remote commands and its metrics.
+fn print_endpoints(file: &Path, endpoints: &[String], (remote, metrics): (Option<String>, Option<&MetricsServer>)) {
+    for endpoint in endpoints {
+        log::print_line(&format!("serving {} on {endpoint}", file.display()));
+    }
+    if let Some(authority) = remote {
+        log::print_line(&format!("serving remote commands on https://{authority}/"));
+    }
+    if let Some(metrics) = metrics {
+        log::print_line(&format!("serving metrics on {}", metrics.text()));
+    }
+}
+
+/// Sets what formats the metrics, and starts their listener if the configuration has one.
+fn start_metrics(commands: &Arc<ServerCommands>, slot: &Arc<MetricsSlot>) -> io::Result<Option<MetricsServer>> {
+    let commands_of_slot = Arc::downgrade(commands);
+    slot.set(Box::new(move |format| Some(commands_of_slot.upgrade()?.metrics()?.format(format))));
+    let endpoint = commands.live().as_ref().and_then(|live| live.metrics_endpoint.clone());
+    endpoint.map(|endpoint| endpoint.start(slot.clone())).transpose()
 }
 
 /// Creates the flight recorder, and hands its memory to the supervisor. Without memory, the server runs without one.

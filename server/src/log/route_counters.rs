@@ -5,7 +5,7 @@ use super::totals::SiteTotals;
 use crate::durations::{DurationCounters, Durations};
 use selvedge::service::{Exchange, ResponseOutcome};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The name of a site and those of its routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,23 +117,34 @@ pub(crate) type RouteSums = BTreeMap<(String, String), RouteTotals>;
 #[derive(Debug)]
 pub(super) struct RouteCounterSet {
     pub(super) labels: Arc<CounterLabels>,
-    counters: Box<[RouteCounters]>,
+    /// The counters of some neighbouring routes each, from the first request of one of them on.
+    groups: Box<[OnceLock<Box<[RouteCounters; GROUP]>>]>,
 }
+
+/// Routes whose counters are allocated together. A server with many sites of which few have requests uses little memory.
+const GROUP: usize = 16;
 
 impl RouteCounterSet {
     pub(super) fn new(labels: &Arc<CounterLabels>) -> Self {
-        Self { labels: labels.clone(), counters: (0..labels.len()).map(|_| RouteCounters::new()).collect() }
+        let groups = (0..labels.len().div_ceil(GROUP)).map(|_| OnceLock::new()).collect();
+        Self { labels: labels.clone(), groups }
     }
 
     /// Counts a request of the route at a place, and its response.
     pub(super) fn count(&self, place: usize, exchange: &Exchange<'_>) {
-        self.counters[place].count(exchange);
+        self.counters(place).count(exchange);
+    }
+
+    fn counters(&self, place: usize) -> &RouteCounters {
+        let group = self.groups[place / GROUP].get_or_init(|| Box::new(std::array::from_fn(|_| RouteCounters::new())));
+        &group[place % GROUP]
     }
 
     /// Adds the counts to sums.
     pub(super) fn add_to(&self, sums: &mut RouteSums) {
-        for ((site, route), counters) in self.labels.names().zip(&self.counters) {
-            let totals = counters.totals();
+        for (place, (site, route)) in self.labels.names().enumerate() {
+            let Some(group) = self.groups[place / GROUP].get() else { continue };
+            let totals = group[place % GROUP].totals();
             if totals != RouteTotals::default() {
                 sums.entry((site.to_owned(), route.to_owned())).or_default().add(&totals);
             }
@@ -143,7 +154,7 @@ impl RouteCounterSet {
     /// Counts a response of a site.
     #[cfg(test)]
     pub(super) fn count_status(&self, site: u32, class: usize) {
-        self.counters[self.labels.place(site, 0)].classes[class].add(1);
+        self.counters(self.labels.place(site, 0)).classes[class].add(1);
     }
 }
 

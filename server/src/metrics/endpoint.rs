@@ -22,7 +22,11 @@ pub(crate) struct MetricsEndpoint {
 
 /// A running server of metrics. It ends on drop.
 #[derive(Debug)]
-pub(crate) struct MetricsServer(Option<RunningServer>);
+pub(crate) struct MetricsServer {
+    /// The endpoint, for people.
+    text: String,
+    running: Option<RunningServer>,
+}
 
 impl MetricsEndpoint {
     /// Binds the address of a configuration; `None` if it has none.
@@ -43,11 +47,6 @@ impl MetricsEndpoint {
         &self.address
     }
 
-    /// Returns where clients reach it.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
     /// Starts to respond.
     ///
     /// # Errors
@@ -62,7 +61,7 @@ impl MetricsEndpoint {
         })?;
         // It starts once.
         let _ = self.handle.set(running.handle());
-        Ok(MetricsServer(Some(running)))
+        Ok(MetricsServer { text: self.text.clone(), running: Some(running) })
     }
 
     /// Stops accepting.
@@ -71,9 +70,16 @@ impl MetricsEndpoint {
     }
 }
 
+impl MetricsServer {
+    /// Returns where clients reach it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
 impl Drop for MetricsServer {
     fn drop(&mut self) {
-        if let Some(running) = self.0.take() {
+        if let Some(running) = self.running.take() {
             running.handle().stop();
             running.join();
         }

@@ -9,4 +9,4 @@ mod families;
 mod text;
 
 pub(crate) use data::{MetricsData, ProcessFacts};
-pub(crate) use endpoint::MetricsEndpoint;
+pub(crate) use endpoint::{MetricsEndpoint, MetricsServer};

@@ -49,7 +49,8 @@ pub(crate) use privileges::{find_group, find_user};
 pub(crate) use programs::{StartedRunner, is_program_runner, run_programs};
 pub(crate) use sandbox::{Confinement, Coverage, Sandbox};
 pub(crate) use serving::{
-    ControlHandler, ServingProcess, StopMode, all_counts, dump_recorder, hand_over_counts, hand_over_recorder,
+    ControlHandler, PanicWatch, ServingProcess, StopMode, all_counts, dump_recorder, hand_over_counts,
+    hand_over_recorder,
 };
 pub(crate) use startup::{ListenError, RunMode, StartError, StartedPrograms, exit_message, is_supervised, start};
 pub(crate) use syslog_socket::connect;

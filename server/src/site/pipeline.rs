@@ -196,7 +196,7 @@ impl<'t> Pipeline<'t> {
         let (path, text) = self.read_for_files(request, (Cow::Borrowed(path), text), route);
         #[cfg(feature = "configuration")]
         let path = &*path;
-        self.follow_log_rule(request, route);
+        self.note_route(request, route);
         // Most actions need no captures, so they are found only for those that do.
         let values = || {
             let mut captures = route.pattern.matches(&text).unwrap_or_default();
@@ -229,11 +229,7 @@ impl<'t> Pipeline<'t> {
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::DryRunDeny(_) => unreachable!("a look-up passes over such a route"),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
-            Action::Metrics(metrics) => {
-                // They are of this moment.
-                let response = Box::pin(metrics.respond(request)).await;
-                routed(response, ResponseSource::Configured)
-            }
+            Action::Metrics(metrics) => routed(Box::pin(metrics.respond(request)).await, ResponseSource::Configured),
             #[cfg(feature = "configuration")]
             Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, (path, &text), route) => {
                 routed(Response::error(StatusCode::NOT_FOUND).log_reason(UNLIKE), ResponseSource::Generated)
@@ -259,14 +255,16 @@ impl<'t> Pipeline<'t> {
                     PathPrefix::Stripped => path_beneath(&values()),
                 };
                 let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files), &values).await;
-                set_cache_use(request, CacheUse::Miss);
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
         }
     }
 
-    /// Notes whether the log has lines of a route.
-    fn follow_log_rule(&mut self, request: &mut Request, route: &Route) {
+    /// Notes whether the log has lines of a route, and that a file of it was not in the cache of paths.
+    fn note_route(&mut self, request: &mut Request, route: &Route) {
+        if route.action.files().is_some() {
+            set_cache_use(request, CacheUse::Miss);
+        }
         if route.log_rule != LogRule::All {
             set_log_rule(request, route.log_rule);
             // A cached file is sent without a look at its route.

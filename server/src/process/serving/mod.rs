@@ -11,7 +11,7 @@ mod sockets;
 
 pub(crate) use commands::{ControlHandler, StopMode};
 pub(crate) use counts::{all_counts, hand_over_counts};
-pub(crate) use recorder::{dump_recorder, hand_over_recorder};
+pub(crate) use recorder::{PanicWatch, dump_recorder, hand_over_recorder};
 
 use super::ListenAddress;
 use super::control::ControlReply;
