@@ -322,8 +322,9 @@ impl Supervisor {
         let exit_message = process.exit_message.take();
         self.restore_sockets(std::mem::take(&mut process.bound));
         let (role, pid) = (process.role, process.pid().as_raw_nonzero());
-        // The recorder is dumped after a failure and after a kill, also after one by this process.
-        let memory = process.recorder.take();
+        // The recorder is dumped after a failure and after a kill, also after one by this process. One that was never ready
+        // has no requests.
+        let memory = process.recorder.take().filter(|_| matches!(role, Role::Serving | Role::Retired));
         let status = process.reap();
         let how = describe_exit(&status);
         if !status.as_ref().is_ok_and(ExitStatus::success) {

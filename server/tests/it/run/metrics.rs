@@ -5,7 +5,7 @@ use crate::support::client::{Client, Response};
 use crate::support::configured::{Folder, get, request};
 use crate::support::program::Program;
 use crate::support::wait::wait_until;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 const OPENMETRICS: &str = "Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
 
@@ -139,4 +139,18 @@ fn the_action_of_a_route_has_its_access_rules() {
         assert_eq!(value(&text, &metric), expected, "{metric}\n{text}");
     }
     program.stop();
+}
+
+#[test]
+fn an_address_in_use_is_reported_at_its_setting() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound");
+    let folder = Folder::new(&format!("metrics \"{address}\"\nsite \"a\" {{ route \"/*\" {{ respond 200; }}; }}\n"));
+    let exit = folder.run("run");
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    assert!(exit.err.contains("selvedge.kdl:3:9: cannot listen on ") && exit.err.contains("in use"), "{exit:?}");
+    let names =
+        std::fs::read_dir(folder.path(".")).expect("the folder is there").map(|entry| entry.expect("it is read"));
+    let dumps = names.filter(|entry| entry.file_name().to_string_lossy().starts_with("selvedge-last-"));
+    assert_eq!(dumps.count(), 0, "a process that was never ready has no requests");
 }
