@@ -19,8 +19,15 @@ pub(crate) struct RecorderHandle {
     /// The numbers of the site and the route, by the place of the route among the counters.
     places: Arc<[(u32, u32)]>,
     reasons: RefCell<Vec<(&'static str, u32)>>,
-    /// By group and address.
-    upstreams: RefCell<Vec<(Box<str>, Box<str>, u32)>>,
+    upstreams: RefCell<Vec<KnownUpstream>>,
+}
+
+/// A server whose text has a number.
+#[derive(Clone, Debug)]
+struct KnownUpstream {
+    group: Box<str>,
+    address: Box<str>,
+    number: u32,
 }
 
 impl RecorderHandle {
@@ -76,10 +83,9 @@ impl RecorderHandle {
 
     fn upstream_number(&self, facts: &UpstreamFacts) -> u32 {
         let mut known = self.upstreams.borrow_mut();
-        let is_it =
-            |(group, address, _): &&(Box<str>, Box<str>, u32)| **address == *facts.address && **group == *facts.group;
-        if let Some((.., number)) = known.iter().find(is_it) {
-            return *number;
+        let is_it = |known: &&KnownUpstream| *known.address == *facts.address && *known.group == *facts.group;
+        if let Some(known) = known.iter().find(is_it) {
+            return known.number;
         }
         let number = match (&*facts.group, &*facts.address) {
             (group, "") => self.recorder.label(group),
@@ -87,7 +93,7 @@ impl RecorderHandle {
             (group, address) => self.recorder.label(&format!("{group} {address}")),
         };
         if known.len() < KNOWN_MAX {
-            known.push(((*facts.group).into(), (*facts.address).into(), number));
+            known.push(KnownUpstream { group: (*facts.group).into(), address: (*facts.address).into(), number });
         }
         number
     }

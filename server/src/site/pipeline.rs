@@ -250,10 +250,8 @@ impl<'t> Pipeline<'t> {
                 }
             }
             Action::Files(rules) => {
-                let beneath = match rules.path_prefix {
-                    PathPrefix::Kept => None,
-                    PathPrefix::Stripped => path_beneath(&values()),
-                };
+                let is_stripped = rules.path_prefix == PathPrefix::Stripped;
+                let beneath = if is_stripped { path_beneath(&values()) } else { None };
                 let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files), &values).await;
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
