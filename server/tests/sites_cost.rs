@@ -5,7 +5,7 @@
 
 #![allow(clippy::print_stdout, reason = "it prints the measurements")]
 
-#[allow(dead_code, reason = "the program uses the rest of it")]
+#[allow(dead_code, unused_imports, reason = "the program uses the rest of it")]
 #[path = "../src/durations.rs"]
 mod durations;
 #[allow(dead_code, reason = "the program uses the rest of it")]

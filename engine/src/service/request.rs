@@ -258,7 +258,7 @@ impl Request {
         self.inner.head.target.path.of(self.head_bytes())
     }
 
-    /// Returns the part of the target after the first `?`, or what [`replace_query`](super::replace_query) has set.
+    /// Returns the part of the target after the first `?`, or what [`replace_query`] has set.
     pub fn query(&self) -> Option<&str> {
         match self.inner.replaced_query.as_deref() {
             None => received_query(self),
