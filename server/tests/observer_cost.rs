@@ -73,7 +73,7 @@ async fn respond(request: &mut Request) -> Response {
     Response::new(StatusCode::OK).body("0123456789")
 }
 
-fn serve(observer: impl Observer + Clone + Send + Sync) -> RunningServer {
+fn serve(observer: impl Observer + Clone + Send) -> RunningServer {
     let server = Server::bind_with_workers("127.0.0.1:0", 1).expect("cannot bind a port").observe(observer);
     server.serve(respond).expect("a thread starts")
 }
