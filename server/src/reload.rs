@@ -521,8 +521,7 @@ impl LiveServer {
             replacements: start_info.replacements,
             connections_max: self.connections_max,
         };
-        let connections = self.handle.connection_stats(STATS_TIMEOUT);
-        MetricsData::of(&self.snapshot, process, (connections, self.totals()))
+        MetricsData::of(&self.snapshot, process, self.handle.connection_stats(STATS_TIMEOUT))
     }
 
     /// Returns what this process has counted.

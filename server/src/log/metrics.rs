@@ -169,15 +169,19 @@ struct Registry {
 impl Counters {
     /// Returns the sums over all workers since the process started.
     pub(crate) fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
-        let registry = self.registry();
-        registry.all.iter().for_each(|counter_set| totals.add_counters(counter_set));
-        drop(registry);
+        let mut totals = self.totals_without_routes();
         for ((site, _), route) in self.routes() {
             totals.classes.iter_mut().zip(route.requests.classes).for_each(|(sum, more)| *sum += more);
             totals.content_bytes += route.requests.content_bytes;
             totals.sites.entry(site).or_default().add(route.requests);
         }
+        totals
+    }
+
+    /// Returns the sums over all workers since the process started, without those that each route has.
+    pub(crate) fn totals_without_routes(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.registry().all.iter().for_each(|counter_set| totals.add_counters(counter_set));
         totals
     }
 

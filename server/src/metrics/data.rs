@@ -20,7 +20,7 @@ pub(crate) struct MetricsData {
     /// The number of the configuration in force.
     pub(super) configuration: u64,
     pub(super) connections: ConnectionStats,
-    /// Sums of this process.
+    /// Sums of this process, without those of routes.
     pub(super) totals: Totals,
     pub(super) routes: RouteSums,
     pub(super) details: CounterDetails,
@@ -48,11 +48,7 @@ pub(crate) struct ProcessFacts {
 
 impl MetricsData {
     /// Collects what belongs to a configuration and to the process beside these facts.
-    pub(crate) fn of(
-        snapshot: &Snapshot,
-        process: ProcessFacts,
-        (connections, totals): (ConnectionStats, Totals),
-    ) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, process: ProcessFacts, connections: ConnectionStats) -> Self {
         let (mut dry_run, mut lines_lost) = (BTreeMap::new(), BTreeMap::new());
         for (site, rule, count) in snapshot.dry_run_counts() {
             *dry_run.entry((site, rule)).or_default() += count;
@@ -67,8 +63,8 @@ impl MetricsData {
             descriptors: DescriptorStatus::now(),
             processor_time: Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default(),
             configuration: snapshot.number,
+            totals: snapshot.counters.totals_without_routes(),
             connections,
-            totals,
             routes: snapshot.counters.routes(),
             details: snapshot.counters.details(),
             certificates: certificate_expiry(snapshot),

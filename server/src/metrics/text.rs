@@ -16,12 +16,17 @@ use std::fmt;
 /// The classes of status codes, as label values.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
+/// The usual length of the metrics of a route, and that of all others. Longer texts are copied while they grow.
+const ROUTE_BYTES: usize = 1600;
+const BYTES: usize = 32 << 10;
+
 impl MetricsData {
     /// Returns the text of all metrics.
     pub(crate) fn format(self, format: MetricsFormat) -> String {
+        let length = BYTES + self.routes.len() * ROUTE_BYTES;
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
-        let mut out = String::new();
+        let mut out = String::with_capacity(length);
         let written = match format {
             MetricsFormat::OpenMetrics => text::encode(&mut out, &registry),
             MetricsFormat::Prometheus => prometheus_text::encode(&mut out, &registry),
@@ -105,7 +110,7 @@ impl MetricsData {
             self.connections.unknown,
         )?;
         families.gauge(("selvedge_connections_max", "The limit of connections."), self.process.connections_max)?;
-        families.counter(("selvedge_connections_accepted", "Accepted connections."), self.totals.accepted)?;
+        families.counter(("selvedge_connections_accepted", "Accepted connections."), self.connections.accepted)?;
         families.counters(
             ("selvedge_connections_closed", "Closed connections by reason."),
             named("reason", &self.totals.closes),
