@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The upper bounds of the buckets in microseconds. A last bucket has the longer ones.
-const BOUNDS_MICROS: [u64; 12] =
-    [100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000, 30_000_000];
+const BOUNDS_MICROS: [u64; 10] =
+    [100, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000, 30_000_000];
 const BUCKETS: usize = BOUNDS_MICROS.len() + 1;
 
 /// Counts that any thread may read.
