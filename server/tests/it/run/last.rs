@@ -7,6 +7,8 @@ use crate::support::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 
 fn last(folder: &Folder, more: &[&str]) -> Exit {
@@ -147,6 +149,37 @@ fn get_again(program: &Program) -> bool {
     request(&mut program.connect(), "a.example", "GET /after", &[]).status == 200
 }
 
+/// Returns the records of the only dump.
+fn dumped(folder: &Folder) -> Vec<Value> {
+    let [dump] = &dumps(folder)[..] else { panic!("one dump: {:?}", dumps(folder)) };
+    let mode = fs::metadata(dump).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let exit = run_to_exit(selvedge_command().args(["last", "--json", "--dump"]).arg(dump));
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    exit.out.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+}
+
+#[test]
+fn a_process_without_heartbeats_is_dumped_before_the_service_manager_acts() {
+    let folder = Folder::new(&site(&Backend::start()));
+    let _manager = UnixDatagram::bind(folder.path("notify")).expect("a socket can be created");
+    let mut command = selvedge_command();
+    command.arg("run").arg("--config").arg(folder.path("selvedge.kdl"));
+    let program = Program::start(command.env("NOTIFY_SOCKET", folder.path("notify")).env("WATCHDOG_USEC", "4000000"));
+    assert_eq!(get(&program, "a.example", "/before").status, 200);
+    records_when(&folder, &[], 1);
+    let serving = serving_pid(&folder);
+    kill_process(serving, Signal::STOP).expect("it serves");
+    let is_reported =
+        || program.standard_error().contains("sends no heartbeat; its last requests are in ").then_some(());
+    wait_until("the dump is written", is_reported);
+    assert_eq!(targets(&dumped(&folder)), ["/before"]);
+    kill_process(serving, Signal::CONT).expect("it was stopped");
+    assert!(get_again(&program));
+    program.stop();
+    assert_eq!(dumps(&folder).len(), 1, "it is written once");
+}
+
 #[test]
 fn the_supervisor_dumps_the_requests_of_a_killed_process() {
     let backend = Backend::start();
@@ -158,12 +191,8 @@ fn the_supervisor_dumps_the_requests_of_a_killed_process() {
     kill_process(serving_pid(&folder), Signal::KILL).expect("it serves");
     let is_reported = || program.standard_error().contains("its last requests are in ").then_some(());
     wait_until("the dump is written", is_reported);
-    let [dump] = &dumps(&folder)[..] else { panic!("one dump: {:?}", dumps(&folder)) };
-    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(dump).expect("it is there").permissions());
-    assert_eq!(mode & 0o777, 0o600);
-    let exit = run_to_exit(selvedge_command().args(["last", "--json", "--dump"]).arg(dump));
-    let records: Vec<Value> = exit.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!((exit.code, targets(&records)), (Some(0), vec!["/before"]));
+    let records = dumped(&folder);
+    assert_eq!(targets(&records), ["/before"]);
     assert_eq!((&records[0]["site"], &records[0]["route"]), (&"a.example".into(), &"all".into()));
     // The next process begins with an empty recorder.
     assert!(get_again(&program));
