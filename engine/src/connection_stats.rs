@@ -7,6 +7,7 @@ use crate::connection::phase_of;
 use crate::net::connection_table::ConnectionTable;
 use crate::net::worker::{WorkerCommand, WorkerPool};
 use crate::service::Phase;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -16,21 +17,34 @@ use std::time::{Duration, Instant};
 pub struct ConnectionStats {
     /// Connections accepted since the server started, including refused ones.
     pub accepted: u64,
-    /// Open connections by app version and phase, oldest version first. No entry is empty.
+    /// Open connections by app version, phase and protocol, oldest version first. No entry is empty.
     pub counts: Vec<ConnectionCount>,
     /// Open connections of workers that did not respond in time. Only their number is known.
     pub unknown: usize,
     /// Workers that did not respond within the timeout.
     pub unresponsive_workers: usize,
+    /// The processor time that the thread of each worker has used, by its number, in order.
+    pub busy: Vec<(usize, Duration)>,
 }
 
-/// The number of connections with one app version and phase.
+/// The protocol of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionProtocol {
+    /// HTTP/1, a protocol that has followed it, or not yet known.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
+/// The number of connections with one app version, phase and protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionCount {
     /// Number of the app version: 0 for the first, and one more for each replacement ([`crate::AppHandle::replace`]).
     pub generation: u32,
     /// The phase of the connections.
     pub phase: Phase,
+    /// The protocol of the connections.
+    pub protocol: ConnectionProtocol,
     /// Number of connections.
     pub connections: usize,
 }
@@ -60,17 +74,20 @@ impl ConnectionStats {
         let (sender, receiver) = channel();
         for (worker, inbox) in pool.inboxes.iter().enumerate() {
             let sender = sender.clone();
-            let report = move |table: &ConnectionTable| drop(sender.send((worker, groups(table))));
+            let report = move |table: &ConnectionTable| drop(sender.send((worker, groups(table), thread_time())));
             let _ = inbox.send(WorkerCommand::Inspect(Box::new(report)));
         }
         drop(sender);
         let mut unresponsive: Vec<usize> = (0..pool.inboxes.len()).collect();
         let mut stats = Self::default();
         let deadline = Instant::now() + timeout;
-        while let Ok((worker, groups)) = receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        while let Ok((worker, groups, busy)) = receiver.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
             unresponsive.retain(|other| *other != worker);
             groups.into_iter().for_each(|group| add(&mut stats.counts, group));
+            stats.busy.push((worker, busy));
         }
+        stats.busy.sort_unstable();
         stats.counts.sort_by_key(|group| (group.generation, Phase::ALL.iter().position(|phase| *phase == group.phase)));
         // A worker that has ended has no connections.
         unresponsive.retain(|&worker| !pool.inboxes[worker].is_closed());
@@ -83,15 +100,22 @@ impl ConnectionStats {
 
 fn groups(table: &ConnectionTable) -> Vec<ConnectionCount> {
     let mut groups = Vec::new();
-    table.for_each(|generation, deadline| {
-        add(&mut groups, ConnectionCount { generation, phase: phase_of(deadline), connections: 1 })
+    table.for_each(|generation, deadline, has_streams| {
+        let protocol = if has_streams { ConnectionProtocol::Http2 } else { ConnectionProtocol::Http1 };
+        add(&mut groups, ConnectionCount { generation, phase: phase_of(deadline), protocol, connections: 1 })
     });
     groups
 }
 
-/// The number of entries is bounded by phases times versions with connections.
+/// Returns the processor time of the calling thread.
+fn thread_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+/// The number of entries is bounded by phases and protocols times versions with connections.
 fn add(groups: &mut Vec<ConnectionCount>, more: ConnectionCount) {
-    let same = |group: &&mut ConnectionCount| (group.generation, group.phase) == (more.generation, more.phase);
+    let key = |group: &ConnectionCount| (group.generation, group.phase, group.protocol);
+    let same = |group: &&mut ConnectionCount| key(group) == key(&more);
     match groups.iter_mut().find(same) {
         Some(group) => group.connections += more.connections,
         None => groups.push(more),

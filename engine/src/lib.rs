@@ -30,13 +30,15 @@ pub mod from_axum_serve {}
 
 #[cfg(feature = "compression")]
 pub use coding::{Authenticated, ContentCoder, EncodedFile};
-pub use connection_stats::{ConnectionCount, ConnectionStats};
+pub use connection_stats::{ConnectionCount, ConnectionProtocol, ConnectionStats};
 pub use limits::Limits;
 pub use net::backend::Driver;
 pub use net::listen::{Endpoint, Listener};
 pub use net::runtime::spawn_blocking;
 pub use net::stopping::{Stopping, stopping};
 pub use net::stream_listener::StreamListener;
+#[doc(hidden)]
+pub use net::sys::shared_memory::SharedMemory;
 pub use proxy_headers::ProxyHeaders;
 pub use replace_app::{AppHandle, AppVersion, PlainHttp2};
 pub use selvedge_proto as proto;

@@ -27,6 +27,9 @@ pub enum Version {
 }
 
 impl Version {
+    /// All versions, in order.
+    pub const ALL: [Self; 4] = [Self::Http10, Self::Http11, Self::Http2, Self::Http3];
+
     /// Returns the version as in a request line, such as `HTTP/1.1` or `HTTP/2.0`.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -8,13 +8,15 @@ pub(crate) use serve_args::{HeaderArg, ServeArgs, UserArg};
 
 use crate::config::value::{check_forwarded_host, check_server};
 use crate::log::Format;
-use crate::syntax::{HostName, NameReach, ValueError};
+use crate::recorder::StatusRange;
+use crate::syntax::{HostName, NameReach, Network, ValueError};
 use clap::builder::BoolishValueParser;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use selvedge::Driver;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The colours of help and errors, on a terminal that has colours and without NO_COLOR.
 const STYLES: Styles = Styles::styled()
@@ -62,6 +64,8 @@ pub(crate) enum Command {
     ReopenLogs(ControlArgs),
     /// Show the status of a running server
     Status(StatusArgs),
+    /// Show the last requests of a running server, or of a dump
+    Last(LastArgs),
     /// Show the certificates that a running server gets by itself
     Certificates(StatusArgs),
     /// Let this machine and its browsers trust the server's own authority
@@ -237,6 +241,50 @@ pub(crate) struct StatusArgs {
     pub(crate) json: bool,
 }
 
+/// Shows the last requests, the newest one first: of a running server, which keeps 65,536 for each worker, or of a dump. All
+/// conditions have to hold.
+#[derive(Debug, Args)]
+pub(crate) struct LastArgs {
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+
+    /// Read a dump instead, which the server has written to the folder of its control socket
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dump: Option<PathBuf>,
+
+    /// Most requests to show
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) count: u16,
+
+    /// Only with a status: a code (404), a class (5xx) or a range (400-599)
+    #[arg(long, value_name = "STATUS")]
+    pub(crate) status: Option<StatusRange>,
+
+    /// Only those that took at least this time from the complete head to the complete response: 1s, 250ms or 2m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) slower: Option<Duration>,
+
+    /// Only of clients with this address or in this network
+    #[arg(long, value_name = "NETWORK", value_parser = network)]
+    pub(crate) client: Option<Network>,
+
+    /// Only of the site with this first name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) site: Option<String>,
+
+    /// Only of routes with this name, or with this first pattern
+    #[arg(long, value_name = "NAME")]
+    pub(crate) route: Option<String>,
+
+    /// Only with this text in the reason of the error log
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+
+    /// Print JSON, one request on a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Changes the stores of the system, for which it has to run as root, and of the browsers of this user. The authority is
 /// that of `certificate-folder` in the configuration; it signs for names of local networks only.
 #[derive(Debug, Args)]
@@ -327,6 +375,25 @@ pub(crate) enum AccessLogArg {
     In(String),
     /// None.
     Off,
+}
+
+/// Reads a time with its unit.
+fn time(text: &str) -> Result<Duration, String> {
+    let invalid = || "expected a time such as 1s, 250ms or 2m".to_owned();
+    let end = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(invalid)?;
+    let number: u32 = text[..end].parse().map_err(|_| invalid())?;
+    let unit = match &text[end..] {
+        "us" => Duration::from_micros(1),
+        "ms" => Duration::from_millis(1),
+        "s" => Duration::from_secs(1),
+        "m" => Duration::from_secs(60),
+        _ => return Err(invalid()),
+    };
+    Ok(unit * number)
+}
+
+fn network(text: &str) -> Result<Network, String> {
+    text.parse().map_err(|ValueError { message, .. }| message)
 }
 
 fn driver(text: &str) -> Result<Driver, String> {

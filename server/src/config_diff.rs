@@ -34,6 +34,7 @@ pub(crate) fn at_next_start(before: &Settings, now: &Settings) -> Vec<&'static s
         ("group", old.group != new.group),
         ("pid-file", old.pid_file != new.pid_file),
         ("control", old.control != new.control || before.remote_control != now.remote_control),
+        ("metrics", before.metrics != now.metrics),
         ("supervision", old.supervision != new.supervision),
         ("connections-max", before.limits.connections_max != now.limits.connections_max),
         ("limits of upstreams", before.limits.upstreams != now.limits.upstreams),

@@ -1,11 +1,13 @@
-//! `selvedge reload`, `stop`, `upgrade`, `reopen-logs` and `status`, from top to bottom.
+//! `selvedge reload`, `stop`, `upgrade`, `reopen-logs`, `status` and `last`, from top to bottom.
 
-use crate::cli::ControlArgs;
+use crate::cli::{ControlArgs, LastArgs};
 use crate::config::{self, ControlSettings};
 use crate::config_path;
+use crate::last_requests;
 use crate::log::print_line;
 use crate::preflight::Disk;
 use crate::process::{ControlCommand, ControlReply, call, stop};
+use crate::recorder::{LastQuery, read_dump};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -34,8 +36,9 @@ pub(crate) fn run(options: &ControlArgs, command: ControlCommand) -> ExitCode {
     };
     match (replied, file) {
         (Ok(ControlReply::Done(text)), _) => {
-            // If the reader has closed the pipe, it has read enough.
-            let _ = writeln!(io::stdout(), "{}", text.trim_end());
+            // JSON of no request is an empty text. If the reader has closed the pipe, it has read enough.
+            let end = if text.is_empty() { "" } else { "\n" };
+            let _ = write!(io::stdout(), "{}{end}", text.trim_end());
             ExitCode::SUCCESS
         }
         (Ok(ControlReply::Refused(text)), _) => refuse(&text),
@@ -51,6 +54,30 @@ pub(crate) fn run(options: &ControlArgs, command: ControlCommand) -> ExitCode {
             file.display()
         )),
         (Err(text), None) => refuse(&text),
+    }
+}
+
+/// Prints the last requests of a running server, or of a dump.
+pub(crate) fn last(options: &LastArgs) -> ExitCode {
+    let LastArgs { control, dump, count, status, slower, client, site, route, reason, json } = options;
+    let query = LastQuery {
+        json: *json,
+        count_max: (*count).into(),
+        status: *status,
+        slower: *slower,
+        client: client.as_ref().map(ToString::to_string),
+        site: site.clone(),
+        route: route.clone(),
+        reason: reason.clone(),
+    };
+    let Some(dump) = dump else { return run(control, ControlCommand::Last(query)) };
+    match read_dump(dump) {
+        Ok(memory) => {
+            // If the reader has closed the pipe, it has read enough.
+            let _ = write!(io::stdout(), "{}", last_requests::report(&memory, &query));
+            ExitCode::SUCCESS
+        }
+        Err(error) => refuse(&format!("cannot read {}: {error}", dump.display())),
     }
 }
 

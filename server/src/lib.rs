@@ -5,6 +5,8 @@
     allow(dead_code, unused_imports, reason = "the program uses all of these modules")
 )]
 
+#[cfg(feature = "configuration")]
+mod durations;
 mod embed;
 mod reasons;
 mod site;
@@ -38,6 +40,8 @@ mod fmt;
 #[cfg(feature = "program")]
 mod hash_password;
 #[cfg(feature = "program")]
+mod last_requests;
+#[cfg(feature = "program")]
 mod listeners;
 #[cfg(feature = "program")]
 mod log;
@@ -46,6 +50,8 @@ mod manual_pages;
 #[cfg(feature = "program")]
 mod memory_budget;
 #[cfg(feature = "program")]
+mod metrics;
+#[cfg(feature = "program")]
 mod options_server;
 #[cfg(feature = "program")]
 mod process;
@@ -53,6 +59,8 @@ mod process;
 mod program;
 #[cfg(feature = "program")]
 mod proxy;
+#[cfg(feature = "program")]
+mod recorder;
 #[cfg(feature = "program")]
 mod reload;
 #[cfg(feature = "program")]

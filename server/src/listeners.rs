@@ -11,8 +11,8 @@ use std::io;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListenerSet {
     open: Vec<(ListenAddress, Vec<Endpoint>)>,
-    /// The listener of remote commands, which another server of this process uses.
-    control: Option<ListenAddress>,
+    /// The listeners of remote commands and of metrics, which other servers of this process use.
+    kept: Vec<ListenAddress>,
 }
 
 /// A planned change of listeners, with all new ones bound.
@@ -23,9 +23,9 @@ pub(crate) struct ListenerChange {
 }
 
 impl ListenerSet {
-    /// Returns no listeners, beside one of remote commands that stays bound.
-    pub(crate) fn beside(control: Option<ListenAddress>) -> Self {
-        Self { open: Vec::new(), control }
+    /// Returns no listeners, beside those of other servers, which stay bound.
+    pub(crate) fn beside(kept: Vec<ListenAddress>) -> Self {
+        Self { open: Vec::new(), kept }
     }
 
     /// Binds the new addresses.
@@ -37,8 +37,7 @@ impl ListenerSet {
         serving_process: &ServingProcess,
         wanted: &[ListenerSettings],
     ) -> Result<ListenerChange, Vec<ListenError>> {
-        let (mut next, mut new, mut problems) =
-            (Self::beside(self.control.clone()), Vec::<Listener>::new(), Vec::new());
+        let (mut next, mut new, mut problems) = (Self::beside(self.kept.clone()), Vec::<Listener>::new(), Vec::new());
         for listener in wanted {
             let address = ListenAddress::from(listener);
             match serving_process.bind(&address) {
@@ -105,7 +104,7 @@ impl ListenerSet {
     fn release_unlisted(&self, serving_process: &ServingProcess) -> Vec<Endpoint> {
         let mut addresses = serving_process.addresses();
         let used = |address: &ListenAddress| self.open.iter().any(|(open, _)| open == address);
-        addresses.retain(|address| !used(address) && self.control.as_ref() != Some(address));
+        addresses.retain(|address| !used(address) && !self.kept.contains(address));
         addresses.iter().flat_map(|address| serving_process.release(address)).collect()
     }
 

@@ -2,7 +2,8 @@
 
 use crate::compile::{Compiled, RATE_CLIENTS, client_limits};
 use crate::config::model::{Action, Driver, Listener, Route, Settings, Site, Switch};
-use crate::log::{PENDING_BYTES_MAX, queue_bytes_max};
+use crate::log::{PENDING_BYTES_MAX, ROUTE_COUNTER_BYTES, queue_bytes_max};
+use crate::recorder::RING_BYTES;
 use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX};
 use selvedge::client::ClientLimits;
 use selvedge::service::OpenFile;
@@ -86,6 +87,14 @@ impl MemoryBudget {
         if count > 0 {
             terms.push(MemoryTerm { count, name: "requests to scripts and programs", bytes_each: SCRIPT_BYTES_MAX });
         }
+        terms.push(MemoryTerm { count: workers, name: "flight recorders", bytes_each: RING_BYTES });
+        let routes = settings.sites.iter().map(|site| site.routes.len() + 1).sum::<usize>() as u64 + 1;
+        terms.push(MemoryTerm {
+            // A reload has the counters of two configurations.
+            count: 2 * workers * routes,
+            name: "counters of routes",
+            bytes_each: ROUTE_COUNTER_BYTES as u64,
+        });
         let logs = &compiled.logs;
         terms.push(MemoryTerm {
             count: workers * logs.access.len() as u64,

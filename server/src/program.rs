@@ -50,6 +50,7 @@ pub fn run_program() -> ExitCode {
             let format = if options.json { StatusFormat::Json } else { StatusFormat::Text };
             return control_client::run(&options.control, ControlCommand::Status(format));
         }
+        cli::Command::Last(options) => return control_client::last(&options),
         cli::Command::Trust(options) => return trust::run(&options.config, TrustCommand::Trust),
         cli::Command::HashPassword(options) => hash_password::run(&options),
         cli::Command::Completions(options) => shell_completions::print(options.shell),

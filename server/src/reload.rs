@@ -12,10 +12,11 @@ use crate::config::{self, Configuration, MachineRequirementKind, Problem};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{self, Connect, LogObserver, Logs};
+use crate::metrics::MetricsEndpoint;
 use crate::preflight::{self, CheckScope, Disk};
 use crate::process::{
-    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess, UnreadableFiles,
-    report_configuration,
+    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, PanicWatch, Sandbox, ServingProcess,
+    UnreadableFiles, report_configuration,
 };
 use crate::reload_outcome::ReloadOutcome;
 use crate::remote_control::RemoteEndpoint;
@@ -30,7 +31,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Why a configuration without sites does not replace one with sites. An editor that is writing the file may have
 /// truncated it.
@@ -49,6 +50,8 @@ pub(crate) struct LiveServer {
     /// The connection limit, as at the start.
     connections_max: usize,
     started_at: Instant,
+    /// The start, since 1970.
+    started: Duration,
     serving_process: Arc<ServingProcess>,
     /// The sandbox of this process; `None` if it has none.
     active_sandbox: Option<ActiveSandbox>,
@@ -66,9 +69,12 @@ pub(crate) struct LiveServer {
     lists: WatchedLists,
     /// Where remote commands are accepted.
     remote_control: Option<RemoteEndpoint>,
+    /// Where metrics are read.
+    pub(crate) metrics_endpoint: Option<MetricsEndpoint>,
     /// Replaced snapshots that still have connections.
     earlier: Vec<RetiredSnapshot>,
     rates: RateHistory,
+    panics: PanicWatch,
 }
 
 /// What a reload reads.
@@ -149,7 +155,11 @@ pub(crate) fn start(
     let (workers, lists) = (workers(&snapshot.settings), WatchedLists::of(&configuration));
     let remote_control = RemoteEndpoint::bind(&snapshot, serving_process);
     let remote_control = remote_control.map_err(|problem| cannot_listen(vec![problem], &mut configuration))?;
-    let beside = ListenerSet::beside(remote_control.as_ref().map(|remote| remote.address().clone()));
+    let metrics_endpoint = MetricsEndpoint::bind(&snapshot, serving_process);
+    let metrics_endpoint = metrics_endpoint.map_err(|problem| cannot_listen(vec![problem], &mut configuration))?;
+    let of_control = remote_control.iter().map(|remote| remote.address().clone());
+    let of_metrics = metrics_endpoint.iter().map(|endpoint| endpoint.address().clone());
+    let beside = ListenerSet::beside(of_control.chain(of_metrics).collect());
     let listeners = beside.plan_change(serving_process, &snapshot.settings.listeners);
     let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
     let (places, listeners) = listeners.into_parts();
@@ -163,6 +173,7 @@ pub(crate) fn start(
         workers,
         connections_max: snapshot.connections_max(),
         started_at: Instant::now(),
+        started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         serving_process: serving_process.clone(),
         active_sandbox: (confinement != Confinement::None).then_some(active_sandbox),
         sandbox_at_start: sandbox,
@@ -174,8 +185,10 @@ pub(crate) fn start(
         snapshot,
         lists,
         remote_control,
+        metrics_endpoint,
         earlier: Vec::new(),
         rates: RateHistory::default(),
+        panics: PanicWatch::default(),
     };
     Ok((live, running))
 }
@@ -234,6 +247,7 @@ impl LiveServer {
         self.handle.remove_listeners(self.listeners.endpoints());
         self.snapshot.carried.end_shared_work();
         self.remote_control.iter().for_each(RemoteEndpoint::stop);
+        self.metrics_endpoint.iter().for_each(MetricsEndpoint::stop);
     }
 
     /// Reloads the configuration.

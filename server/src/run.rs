@@ -7,16 +7,21 @@ use crate::config::model;
 use crate::config_path;
 use crate::log;
 use crate::log::config::Level;
+use crate::metrics::{MetricsData, MetricsServer};
 use crate::preflight::CheckScope;
 use crate::process::{
-    self, ControlHandler, ControlReply, RunMode, StartError, StartedPrograms, StartedRunner, StatusFormat, StopMode,
+    self, ControlHandler, ControlReply, RunMode, ServingProcess, StartError, StartedPrograms, StartedRunner,
+    StatusFormat, StopMode,
 };
+use crate::recorder::{LastQuery, Recorder};
 use crate::reload::{self, LiveServer, ReloadSource};
 use crate::remote_control::{RemoteCommands, RemoteControl};
+use crate::site::MetricsSlot;
 use crate::snapshot::Refusal;
-use crate::{certificate_status, check};
+use crate::{certificate_status, check, last_requests};
 use selvedge::{ExitCause, Handle};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,8 +60,9 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         Err(StartError::Other(problem)) => return print_refusal(&Refusal::Plain(problem)),
     };
     let StartedPrograms { approval, cgi } = programs;
+    let recorder = start_recorder(workers, &serving);
     let cookie_secret = serving.start_info().cookie_secret.clone();
-    let state = ServingState { cgi, cookie_secret, ..ServingState::default() };
+    let state = ServingState { cgi, cookie_secret, recorder: recorder.clone(), ..ServingState::default() };
     let started = reload::start(&file, configuration, driver, &serving, (process::connect, state.clone()));
     let (live, running) = match started {
         Ok(started) => started,
@@ -67,7 +73,8 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         }
     };
     let endpoints = live.endpoint_texts();
-    let commands = Arc::new(ServerCommands { live: Mutex::new(Some(live)), handle: running.handle() });
+    let commands = Arc::new(ServerCommands { live: Mutex::new(Some(live)), handle: running.handle(), recorder });
+    let metrics_slot = state.metrics.clone();
     if let Err(problem) = serving.start_commands(commands.clone()) {
         return print_refusal(&Refusal::Plain(problem));
     }
@@ -79,17 +86,16 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         Ok(remote) => remote,
         Err(error) => return print_refusal(&Refusal::Plain(format!("cannot accept remote commands: {error}"))),
     };
+    let metrics = match start_metrics(&commands, &metrics_slot) {
+        Ok(metrics) => metrics,
+        Err(error) => return print_refusal(&Refusal::Plain(format!("cannot start to serve metrics: {error}"))),
+    };
     commands.live().iter().for_each(LiveServer::wait_for_names);
     serving.ready();
     commands.live().iter().for_each(LiveServer::remove_unlisted_listeners);
-    for line in ready_lines(options, &file, &endpoints) {
-        log::print_line(&line);
-    }
-    if let Some(endpoint) = commands.live().as_ref().and_then(LiveServer::remote_control) {
-        log::print_line(&format!("serving remote commands on https://{}/", endpoint.authority()));
-    }
+    report_ready(ready_lines(options, &file, &endpoints), &commands, metrics.as_ref());
     let exit_cause = running.join();
-    drop(remote);
+    drop((remote, metrics));
     serving.mark_drained();
     if let Some(mut live) = commands.live().take() {
         live.record_counts();
@@ -109,6 +115,38 @@ fn ready_lines(options: &RunArgs, file: &Path, endpoints: &[String]) -> Vec<Stri
             names.iter().map(|name| format!("serving {subject} on https://{name}/")).collect()
         }
         None => endpoints.iter().map(|endpoint| format!("serving {} on {endpoint}", file.display())).collect(),
+    }
+}
+
+/// Reports where clients reach the server, with these lines, its remote commands and its metrics.
+fn report_ready(mut lines: Vec<String>, commands: &ServerCommands, metrics: Option<&MetricsServer>) {
+    let live = commands.live();
+    let remote = live.as_ref().and_then(LiveServer::remote_control);
+    lines.extend(remote.map(|remote| format!("serving remote commands on https://{}/", remote.authority())));
+    drop(live);
+    lines.extend(metrics.map(|metrics| format!("serving metrics on {}", metrics.text())));
+    lines.iter().for_each(|line| log::print_line(line));
+}
+
+/// Sets what formats the metrics, and starts their listener if the configuration has one.
+fn start_metrics(commands: &Arc<ServerCommands>, slot: &Arc<MetricsSlot>) -> io::Result<Option<MetricsServer>> {
+    let commands_of_slot = Arc::downgrade(commands);
+    slot.set(Box::new(move |format| Some(commands_of_slot.upgrade()?.metrics()?.format(format))));
+    let endpoint = commands.live().as_ref().and_then(|live| live.metrics_endpoint.clone());
+    endpoint.map(|endpoint| endpoint.start(slot.clone())).transpose()
+}
+
+/// Creates the flight recorder, and hands its memory to the supervisor. Without memory, the server runs without one.
+fn start_recorder(workers: usize, serving: &ServingProcess) -> Option<Arc<Recorder>> {
+    match Recorder::new(workers) {
+        Ok(recorder) => {
+            process::hand_over_recorder(serving, recorder.as_fd());
+            Some(Arc::new(recorder))
+        }
+        Err(error) => {
+            log::print_line(&format!("selvedge: no memory for the flight recorder: {error}"));
+            None
+        }
     }
 }
 
@@ -139,12 +177,18 @@ struct ServerCommands {
     /// `None` after the server has stopped.
     live: Mutex<Option<LiveServer>>,
     handle: Handle,
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl ServerCommands {
     fn live(&self) -> MutexGuard<'_, Option<LiveServer>> {
         // A panic during a reload leaves either configuration in force.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what metrics are made of; `None` after the server has stopped.
+    fn metrics(&self) -> Option<MetricsData> {
+        self.live().as_ref().map(LiveServer::metrics)
     }
 
     fn reload_from(&self, text: Option<String>) -> ControlReply {
@@ -223,6 +267,13 @@ impl ControlHandler for ServerCommands {
         match &*self.live() {
             Some(live) => certificate_status::format(&live.certificate_status(), format, unix_now()),
             None => STOPPED.to_owned(),
+        }
+    }
+
+    fn last(&self, query: &LastQuery) -> String {
+        match &self.recorder {
+            Some(recorder) => last_requests::report(recorder.numbers(), query),
+            None => "the system provided no memory for the flight recorder".to_owned(),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::config::model::{self, AccessLog, ErrorLog, LogSettings, Settings, Swi
 use crate::config::{Configuration, MachineRequirementKind, Problem, Problems, Sources};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
-use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
+use crate::log::{Connect, CounterLabels, Counters, LogObserver, LogProblem, Logs, SiteLabels};
 use crate::resolver::FIRST_LOOK_UPS_TIMEOUT;
 use crate::site::{DryRunCount, RouteTable, SiteService, UsersRefreshed};
 use crate::syntax::HostName;
@@ -19,6 +19,7 @@ use crate::upstream_status::{GroupStatus, GroupUse};
 use selvedge::service::{Admission, UNIX_PEER};
 use selvedge::tls::{Tls, TlsHost};
 use selvedge::{AppVersion, Endpoint, Limits, PlainHttp2, ProxyHeaders, Server};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -34,6 +35,8 @@ pub(crate) struct Snapshot {
     pub(crate) logs: Arc<Logs>,
     /// The counters, shared by all configurations.
     pub(crate) counters: Arc<Counters>,
+    /// The sites and routes that are counted.
+    labels: Arc<CounterLabels>,
     table: Arc<RouteTable>,
     limits: Limits,
     hosts: Option<Arc<SiteHosts>>,
@@ -126,6 +129,7 @@ impl Snapshot {
         let counters = earlier.map_or_else(Arc::default, |earlier| earlier.counters.clone());
         Ok(Self {
             number: number_before + 1,
+            labels: Arc::new(counter_labels(&configuration.settings)),
             settings: configuration.settings.clone(),
             logs,
             counters,
@@ -347,7 +351,11 @@ impl Snapshot {
     }
 
     fn observer(&self) -> LogObserver {
-        LogObserver::new(&self.logs, &self.limits).with_counters(&self.counters)
+        let observer = LogObserver::new(&self.logs, &self.limits).with_counters(&self.counters, &self.labels);
+        match self.carried.recorder() {
+            Some(recorder) => observer.with_recorder(recorder, &self.labels),
+            None => observer,
+        }
     }
 
     /// Returns the admission hook that limits connections per client. Clients of a Unix socket have no address to
@@ -400,6 +408,37 @@ impl RetiredSnapshot {
     pub(crate) fn is_served(&self) -> bool {
         self.table.strong_count() > 0
     }
+}
+
+/// Returns the last second in which each certificate is valid, in Unix time, by the first of its names. Of
+/// certificates that the server gets by itself, those for names of the configuration.
+pub(crate) fn certificate_expiry(snapshot: &Snapshot) -> BTreeMap<String, i64> {
+    let mut expiry = BTreeMap::new();
+    let mut add = |name: String, last: i64| {
+        // Of two certificates for one name, the one that ends first needs attention.
+        let known = expiry.entry(name).or_insert(last);
+        *known = last.min(*known);
+    };
+    for set in snapshot.carried.certificates() {
+        for facts in set.certificates().current().iter().filter_map(CertificateFacts::of) {
+            add(facts.names.first().cloned().unwrap_or_default(), facts.valid.1);
+        }
+    }
+    let names = snapshot.settings.sites.iter().flat_map(|site| &site.names);
+    let configured: HashSet<String> = names.map(HostName::certificate_name).collect();
+    let of_name = |status: CertificateStatus| Some((status.name, status.expires?));
+    let automatic = snapshot.certificate_status().into_iter().filter_map(of_name);
+    automatic.filter(|(name, _)| configured.contains(name)).for_each(|(name, last)| add(name, last));
+    expiry
+}
+
+/// Returns the names of sites and routes by their tags.
+fn counter_labels(settings: &Settings) -> CounterLabels {
+    let labels = |site: &model::Site| SiteLabels {
+        site: site.names.first().map(ToString::to_string).unwrap_or_default(),
+        routes: site.routes.iter().map(model::Route::label).collect(),
+    };
+    CounterLabels::new(std::iter::once(SiteLabels::default()).chain(settings.sites.iter().map(labels)).collect())
 }
 
 /// The settings of all logs.

@@ -392,11 +392,12 @@ fn uptime(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use selvedge::ConnectionCount;
+    use selvedge::{ConnectionCount, ConnectionProtocol};
 
     #[test]
     fn earlier_configurations_have_the_connections_of_their_generation() {
-        let group = |generation, phase, connections| ConnectionCount { generation, phase, connections };
+        let protocol = ConnectionProtocol::Http1;
+        let group = |generation, phase, connections| ConnectionCount { generation, phase, protocol, connections };
         let groups = vec![
             group(0, Phase::Sending, 1),
             group(2, Phase::Idle, 2),

@@ -1,5 +1,6 @@
 //! The part of `selvedge status` about upstreams, as plain data written as text or JSON.
 
+use crate::durations::Durations;
 use crate::site::{ServerCondition, ServerStatus, Upstream};
 use serde::Serialize;
 use std::fmt;
@@ -28,6 +29,19 @@ pub(crate) struct UpstreamServerStatus {
     pub(crate) waiting: u32,
     /// Failed requests and checks so far.
     pub(crate) failures: u64,
+    /// For metrics.
+    #[serde(skip)]
+    pub(crate) counts: TryCounts,
+}
+
+/// Counts of the tries of requests at a server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TryCounts {
+    /// Requests that the adaptive limit would have held back, if that only observes.
+    pub(crate) beyond_limit: u64,
+    pub(crate) tries: u64,
+    /// Times to the heads of responses.
+    pub(crate) response_times: Durations,
 }
 
 /// Whether the configuration in force has a group.
@@ -43,6 +57,11 @@ impl GroupStatus {
         let status = upstream.status();
         let servers = status.servers.into_iter().map(|server| UpstreamServerStatus::of(server, group_use));
         Self { name: status.name, waiting: status.waiting, servers: servers.collect() }
+    }
+
+    /// Whether the configuration in force has the group.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.servers.iter().all(|server| server.state != "draining")
     }
 
     /// Whether a request is at work or waits.
@@ -63,7 +82,8 @@ impl GroupStatus {
 
 impl UpstreamServerStatus {
     fn of(server: ServerStatus, group_use: GroupUse) -> Self {
-        let ServerStatus { name, condition, at_work, waiting, failures } = server;
+        let ServerStatus { name, condition, at_work, waiting, failures, beyond_limit, tries, response_times } = server;
+        let counts = TryCounts { beyond_limit, tries, response_times };
         let (state, out) = match (group_use, condition) {
             (GroupUse::Replaced, _) => ("draining", None),
             (GroupUse::InUse, ServerCondition::Healthy) => ("healthy", None),
@@ -71,13 +91,14 @@ impl UpstreamServerStatus {
             (GroupUse::InUse, ServerCondition::Trial) => ("trial", None),
             (GroupUse::InUse, ServerCondition::CheckFailed) => ("check-failed", None),
         };
-        Self { name, state, out_seconds: out.as_ref().map(Duration::as_secs_f64), requests: at_work, waiting, failures }
+        let out_seconds = out.as_ref().map(Duration::as_secs_f64);
+        Self { name, state, out_seconds, requests: at_work, waiting, failures, counts }
     }
 }
 
 impl fmt::Display for UpstreamServerStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, state, out_seconds, requests, waiting, failures } = self;
+        let Self { name, state, out_seconds, requests, waiting, failures, .. } = self;
         write!(f, "{name} {}", state.replace('-', " "))?;
         if let Some(seconds) = out_seconds {
             write!(f, " for {:.0} s", seconds.ceil())?;
@@ -102,7 +123,10 @@ mod tests {
     fn servers_are_written_for_people() {
         let server = |condition, group_use| {
             let name = "http://a:1".to_owned();
-            let status = ServerStatus { name, condition, at_work: 3, waiting: 0, failures: 1 };
+            let (beyond_limit, tries, response_times) = (0, 0, Durations::default());
+            let (at_work, waiting, failures) = (3, 0, 1);
+            let status =
+                ServerStatus { name, condition, at_work, waiting, failures, beyond_limit, tries, response_times };
             UpstreamServerStatus::of(status, group_use)
         };
         let out = ServerCondition::Out(Duration::from_millis(6100));

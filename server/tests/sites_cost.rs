@@ -5,6 +5,9 @@
 
 #![allow(clippy::print_stdout, reason = "it prints the measurements")]
 
+#[allow(dead_code, unused_imports, reason = "the program uses the rest of it")]
+#[path = "../src/durations.rs"]
+mod durations;
 #[allow(dead_code, reason = "the program uses the rest of it")]
 #[path = "../src/reasons.rs"]
 mod reasons;
@@ -111,6 +114,7 @@ fn text(text: &str) -> TextTemplate {
 /// Creates sites with some routes before the matching one, and with header fields.
 fn table(root: &Arc<Root>) -> RouteTable {
     let rule = |pattern: &str, action| Route {
+        tag: 1,
         pattern: Pattern::parse(pattern).expect("the pattern is valid"),
         conditions: Vec::new(),
         access: None,

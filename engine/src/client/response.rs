@@ -8,6 +8,7 @@ use selvedge_proto::field::Fields;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// A response of an upstream: its head, and content that streams.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct IncomingResponse {
     pub content: ResponseContent,
     /// The connection after the switch to another protocol, for status 101.
     pub upgrade: Option<Tunnel>,
+    /// How long it took to open a connection, TLS included; `None` on one that was open.
+    pub connect_time: Option<Duration>,
 }
 
 /// The content of a response. It owns the connection and the rest of the request's content: polling it moves both

@@ -3,7 +3,9 @@
 use crate::connection::app_context::AppContext;
 use crate::connection::transport::Transport;
 use crate::net::stream::Stream;
-use crate::service::{CloseReason, Exchange, FieldList, Observer, Request, ResponseOutcome, StreamId, upstream_of};
+use crate::service::{
+    CloseReason, Exchange, FieldList, Observer, PhaseTimes, Request, ResponseOutcome, StreamId, upstream_of,
+};
 use selvedge_proto::field::Fields;
 use selvedge_proto::{Persistence, Reject, StatusCode};
 use std::time::Instant;
@@ -75,6 +77,9 @@ impl ResponseRecord {
             request_line: request.head().request_line.of(request.head_bytes()),
             elapsed: facts.began.zip(completed_at).map(|(began, completed)| completed.duration_since(began)),
             completed_at,
+            phases: facts.began.zip(completed_at).map_or_else(PhaseTimes::default, |(began, completed)| {
+                request.inner.log_info.all_phases(began, completed)
+            }),
             ..self.exchange(transport, facts)
         });
     }
@@ -110,6 +115,7 @@ impl ResponseRecord {
             unix_time: transport.timeouts.worker.clock.unix_seconds(),
             elapsed: None,
             completed_at: None,
+            phases: PhaseTimes::default(),
         }
     }
 }

@@ -14,6 +14,7 @@ mod exit;
 mod http1;
 mod http2;
 mod large_send_buffer;
+mod marks;
 mod parked;
 mod progress;
 mod receive_buffer;

@@ -33,6 +33,9 @@ pub(crate) fn run<S: Detach, T: Service, O: Observer>(
 ) -> impl Future<Output = ()> {
     // Constructed outside the future, which would otherwise reserve space for the arguments as well.
     let transport = Transport::new(link, ends, id, app.worker.clone(), app.shared.clone());
+    if app.observer.wants_elapsed() {
+        transport.marks.accept();
+    }
     run_connection(Rc::new(http1::Connection::new(transport, first_protocol)), app, permit)
 }
 
@@ -176,7 +179,13 @@ async fn serve_http1<S: Detach, T: Service, O: Observer>(
             Interrupt::None | Interrupt::Evict | Interrupt::Drain | Interrupt::Park | Interrupt::AbortStreams => {}
         }
         if let Some(start) = &mut starting {
-            match ready!(start.as_mut().poll(cx)) {
+            let started = ready!(start.as_mut().poll(cx));
+            if started.is_ok()
+                && let Some(tls) = transport.link.tls_info()
+            {
+                app.observer.handshake(&tls, transport.marks.end_handshake());
+            }
+            match started {
                 Ok(Protocol::Http1) => starting = None,
                 Ok(Protocol::Http2) => return Poll::Ready(Exit::Http2),
                 Err(reason) => return Poll::Ready(Exit::Closed(reason)),

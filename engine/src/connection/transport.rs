@@ -5,6 +5,7 @@
 
 use crate::connection::app_context::SharedContext;
 use crate::connection::large_send_buffer::LargeSendBuffer;
+use crate::connection::marks::Marks;
 use crate::connection::progress::{Progress, TransferLimits};
 use crate::connection::receive_buffer::ReceiveBuffer;
 use crate::connection::timeouts::Timeouts;
@@ -33,6 +34,8 @@ pub(super) struct Transport<S> {
     /// Permit for a larger send buffer.
     pub(super) large_send_buffer: Cell<Option<LargeSendBuffer>>,
     pub(super) ends: Ends,
+    /// Moments before the next complete head.
+    pub(super) marks: Marks,
     /// Whether it has waited for the client.
     has_waited: Cell<bool>,
 }
@@ -67,6 +70,7 @@ impl<S: Stream> Transport<S> {
             output: RefCell::default(),
             large_send_buffer: Cell::default(),
             ends,
+            marks: Marks::default(),
             has_waited: Cell::new(false),
         }
     }

@@ -414,13 +414,13 @@ impl ConnectionTable {
         self.generation.get()
     }
 
-    /// Calls `visit` with the generation and the deadline of each connection.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(u32, Deadline)) {
+    /// Calls `visit` with the generation and the deadline of each connection, and with whether it has streams.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(u32, Deadline, bool)) {
         self.entries
             .borrow()
             .iter()
             .filter(|entry| entry.is_used)
-            .for_each(|entry| visit(entry.generation, entry.deadline));
+            .for_each(|entry| visit(entry.generation, entry.deadline, entry.has_streams));
     }
 
     fn interrupt_where(&self, interrupt: Interrupt, matches: impl Fn(ConnectionId, &Entry) -> bool) {

@@ -1,6 +1,6 @@
 //! Records of finished requests, closed connections and server events, for log, metrics and status.
 
-use crate::service::{Request, StreamId, UpstreamRecord};
+use crate::service::{PhaseTimes, Request, StreamId, UpstreamRecord};
 use selvedge_proto::field::Fields;
 use selvedge_proto::field_section::MalformedMessage;
 use selvedge_proto::http2::{ConnectionError, StreamError};
@@ -51,6 +51,8 @@ pub struct Exchange<'a> {
     pub elapsed: Option<Duration>,
     /// When the response was complete. Set with [`Exchange::elapsed`].
     pub completed_at: Option<Instant>,
+    /// How long the phases of the request took. Set with [`Exchange::elapsed`].
+    pub phases: PhaseTimes,
 }
 
 /// Whether a response was sent completely.

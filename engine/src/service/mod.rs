@@ -8,6 +8,7 @@ mod admission;
 mod body;
 mod error_hook;
 mod exchange;
+mod phase_times;
 mod request;
 mod request_id;
 mod response;
@@ -25,11 +26,13 @@ pub use body::{
 pub use error_hook::EngineError;
 pub(crate) use error_hook::ErrorHook;
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
-pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
+pub use phase_times::{PhaseTimes, RequestPhase};
 pub use request::{
-    LogRule, Request, Timestamp, authority, hold_until_sent, local_address, log_rule, received_query, replace_query,
-    send_interim, set_log_rule, set_upstream, upstream_of,
+    CacheUse, LogRule, Request, Timestamp, authority, cache_use, hold_until_sent, local_address, log_rule,
+    received_query, replace_query, route_tag, send_interim, set_cache_use, set_log_rule, set_route_tag, set_upstream,
+    upstream_of,
 };
+pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
 pub use request_id::{known_request_id, request_id, set_request_id};
 #[doc(hidden)]
 pub use response::PAGE_STYLE;
@@ -39,6 +42,7 @@ pub use upstream::{UpstreamFacts, UpstreamRecord};
 
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// An application: a function from a request to a response.
 ///
@@ -135,6 +139,10 @@ pub trait Observer: 'static {
     /// Called after a request was responded to or rejected, or its response was aborted.
     fn finished(&self, _exchange: &Exchange<'_>) {}
 
+    /// Called after the TLS handshake of a connection was complete. `took` is its time since the connection was accepted,
+    /// if [`Observer::wants_elapsed`] returns true.
+    fn handshake(&self, _tls: &TlsInfo, _took: Option<Duration>) {}
+
     /// Called after a connection was closed.
     fn closed(&self, _closed: &Closed) {}
 
@@ -167,6 +175,10 @@ impl<O: Observer> Observer for Rc<O> {
 
     fn finished(&self, exchange: &Exchange<'_>) {
         (**self).finished(exchange);
+    }
+
+    fn handshake(&self, tls: &TlsInfo, took: Option<Duration>) {
+        (**self).handshake(tls, took);
     }
 
     fn closed(&self, closed: &Closed) {

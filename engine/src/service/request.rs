@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::limits::REQUEST_BYTES;
 use crate::peer::TlsInfo;
 use crate::service::body::{ContentError, ContentSource, IncomingBody, StreamId};
+use crate::service::phase_times::{PhaseTimes, RequestPhase};
 use crate::service::upstream::UpstreamRecord;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::{Fields, KnownField};
@@ -15,7 +16,7 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::{Rc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A request: a validated head, and content that may still be arriving.
 #[derive(Debug)]
@@ -71,9 +72,79 @@ pub(crate) struct LogInfo {
     pub(crate) client: Option<IpAddr>,
     pub(crate) user: Option<Rc<str>>,
     pub(crate) site_tag: u32,
+    pub(crate) route_tag: u32,
+    pub(crate) cache_use: CacheUse,
     pub(crate) upstream: Option<UpstreamRecord>,
     pub(crate) id: OnceCell<Box<str>>,
     pub(crate) log_rule: LogRule,
+    /// The phases that were measured so far.
+    pub(crate) phases: PhaseTimes,
+    /// When the application returned the response, if it had to wait.
+    pub(crate) responded_at: Option<Instant>,
+    /// Whether the response had to wait to be sent.
+    pub(crate) waited_to_send: bool,
+}
+
+impl LogInfo {
+    /// Records that the application, which had to wait, returned the response to a request that began at `began`.
+    pub(crate) fn end_application(&mut self, began: Option<Instant>) {
+        let Some(began) = began else { return };
+        let now = Instant::now();
+        self.phases.set(RequestPhase::Application, now.duration_since(began));
+        self.responded_at = Some(now);
+    }
+
+    /// Records when the content of a request that began at `began` ended.
+    pub(crate) fn end_content(&mut self, began: Option<Instant>, ended: Option<Instant>) {
+        if let (Some(began), Some(ended)) = (began, ended) {
+            self.phases.set(RequestPhase::Content, ended.saturating_duration_since(began));
+        }
+    }
+
+    /// Returns all phases of a request whose head and whose response were complete at these moments.
+    pub(crate) fn all_phases(&self, began: Instant, completed: Instant) -> PhaseTimes {
+        let mut phases = self.phases;
+        if self.waited_to_send {
+            let responded = self.responded_at.unwrap_or(began);
+            phases.set(RequestPhase::Send, completed.saturating_duration_since(responded));
+        }
+        if let Some(upstream) = &self.upstream {
+            upstream.facts().add_phases(&mut phases);
+        }
+        phases
+    }
+}
+
+/// Whether the application took the response to a request from a cache of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheUse {
+    /// No cache is used for it.
+    #[default]
+    None,
+    /// It was in the cache.
+    Hit,
+    /// It was not in the cache.
+    Miss,
+}
+
+/// Returns whether the response to a request was in a cache, if the application has set it.
+pub fn cache_use(request: &Request) -> CacheUse {
+    request.inner.log_info.cache_use
+}
+
+/// Sets whether the response to a request was in a cache, for the observer.
+pub fn set_cache_use(request: &mut Request, cache_use: CacheUse) {
+    request.inner.log_info.cache_use = cache_use;
+}
+
+/// Returns the number that [`set_route_tag`] has set; 0 by default.
+pub fn route_tag(request: &Request) -> u32 {
+    request.inner.log_info.route_tag
+}
+
+/// Tags the request with a number, by which an observer distinguishes the routes of a site.
+pub fn set_route_tag(request: &mut Request, tag: u32) {
+    request.inner.log_info.route_tag = tag;
 }
 
 /// Which responses to a request an observer is to log.

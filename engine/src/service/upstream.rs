@@ -1,5 +1,6 @@
 //! Facts about the server that an application forwarded a request to, for the log.
 
+use crate::service::{PhaseTimes, RequestPhase};
 use selvedge_proto::StatusCode;
 use std::cell::{Ref, RefCell};
 use std::fmt;
@@ -21,6 +22,10 @@ pub struct UpstreamFacts {
     pub queued: Duration,
     /// Time from the choice of the server to the head of its response, of the last try.
     pub response_time: Option<Duration>,
+    /// Time to open a connection to the server, TLS included, of the last try; `None` on an open connection.
+    pub connect_time: Option<Duration>,
+    /// Time from the open connection to the head of the response, or to its failure, of the last try.
+    pub first_byte_time: Option<Duration>,
     /// What failed, in words: the phase, the address and the reason. With several tries, the last one.
     pub failure: Option<Box<str>>,
     /// The kind of the failure, without the parts that differ between requests. A log counts failures of one kind
@@ -36,6 +41,15 @@ pub struct UpstreamFacts {
 /// response can add to them while it is sent.
 #[derive(Clone, Default)]
 pub struct UpstreamRecord(Rc<RefCell<UpstreamFacts>>);
+
+impl UpstreamFacts {
+    /// Adds the phases of the upstream to those of a request.
+    pub(crate) fn add_phases(&self, phases: &mut PhaseTimes) {
+        phases.set(RequestPhase::Queue, self.queued);
+        phases.set(RequestPhase::Connect, self.connect_time.unwrap_or_default());
+        phases.set(RequestPhase::FirstByte, self.first_byte_time.unwrap_or_default());
+    }
+}
 
 impl UpstreamRecord {
     /// Creates the record of a request to a group of servers.

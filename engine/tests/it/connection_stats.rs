@@ -3,8 +3,8 @@
 use crate::support::client::Client;
 use selvedge::service::Phase;
 use selvedge::{
-    AppVersion, ConnectionCount, ConnectionStats, Handle, NoObserver, Request, Response, RunningServer, Server,
-    StatusCode,
+    AppVersion, ConnectionCount, ConnectionProtocol, ConnectionStats, Handle, NoObserver, Request, Response,
+    RunningServer, Server, StatusCode,
 };
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
@@ -43,7 +43,8 @@ fn connections_are_counted_by_phase_and_app_version() {
     let server = Server::bind_with_workers("127.0.0.1:0", 2).expect("a free port");
     let (running, app_handle) = server.serve_replaceable(|| content).expect("threads start");
     let handle = running.handle();
-    assert_eq!(handle.connection_stats(TIMEOUT), ConnectionStats::default());
+    let none = handle.connection_stats(TIMEOUT);
+    assert_eq!(none, ConnectionStats { busy: none.busy.clone(), ..ConnectionStats::default() });
     let mut clients: Vec<Client> = (0..5).map(|_| connect(&running)).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.get("/"), "content"));
     clients[1].send("GET / HTTP/1.1\r\nHost:");
@@ -53,7 +54,8 @@ fn connections_are_counted_by_phase_and_app_version() {
     let mut new_client = connect(&running);
     assert_eq!(new_client.get("/"), "content");
     let stats = wait_until(&handle, |stats| stats.in_phase(Phase::Idle) == 3 && stats.counts.len() == 5);
-    let count = |generation, phase, connections| ConnectionCount { generation, phase, connections };
+    let protocol = ConnectionProtocol::Http1;
+    let count = |generation, phase, connections| ConnectionCount { generation, phase, protocol, connections };
     let groups = [
         count(0, Phase::Idle, 2),
         count(0, Phase::ReadingHead, 1),
@@ -61,7 +63,12 @@ fn connections_are_counted_by_phase_and_app_version() {
         count(0, Phase::Processing, 1),
         count(1, Phase::Idle, 1),
     ];
-    assert_eq!(stats, ConnectionStats { accepted: 6, counts: groups.to_vec(), unknown: 0, unresponsive_workers: 0 });
+    assert_eq!(stats.busy.iter().map(|(worker, _)| *worker).collect::<Vec<_>>(), [0, 1]);
+    let counts = groups.to_vec();
+    assert_eq!(
+        stats,
+        ConnectionStats { accepted: 6, counts, unknown: 0, unresponsive_workers: 0, busy: stats.busy.clone() }
+    );
     assert_eq!((stats.open(), stats.of_version(0), stats.of_version(1)), (6, 5, 1));
     clients.clear();
     // The server does not detect a closed client while the application processes its request.
@@ -99,7 +106,10 @@ fn blocked_worker_is_counted_as_unresponsive() {
     client.send("GET /block HTTP/1.1\r\nHost: a\r\n\r\n");
     enters.recv().expect("the request is received");
     let stats = running.handle().connection_stats(Duration::from_millis(20));
-    assert_eq!(stats, ConnectionStats { accepted: 1, counts: vec![], unknown: 1, unresponsive_workers: 1 });
+    assert_eq!(
+        stats,
+        ConnectionStats { accepted: 1, counts: vec![], unknown: 1, unresponsive_workers: 1, busy: vec![] }
+    );
     assert_eq!(stats.open(), 1);
     release.wait();
     assert_eq!(client.read_response().1, "content");

@@ -5,12 +5,13 @@ use super::gateway::gateway;
 #[cfg(feature = "program")]
 use super::proxy::proxy;
 use super::{Compiler, RouteIndex};
-use crate::config::model::{self, Files, Switch};
+use crate::config::model::{self, Enforcement, Files, Switch};
 use crate::site::{
     Action, CleanUrls, DenyResponse, FilesRules, FixedResponse, IndexNames, Listing, PageAddresses, PathPrefix,
     Precompressed, Redirect, Suffix, TrailingSlash, TryFile,
 };
 use crate::syntax::TryPath;
+use std::sync::Arc;
 
 impl Compiler<'_> {
     pub(super) fn action(&mut self, at: RouteIndex, action: &model::Action) -> Option<Action> {
@@ -24,7 +25,20 @@ impl Compiler<'_> {
                 let reply = FixedResponse::new(*status, content_type, body.clone());
                 Action::Respond(self.checked(at, reply)?)
             }
-            model::Action::Deny { status } => Action::Deny(self.checked(at, DenyResponse::new(*status))?),
+            model::Action::Deny { status, enforcement } => {
+                let deny = self.checked(at, DenyResponse::new(*status))?;
+                match enforcement {
+                    Enforcement::Enforce => Action::Deny(deny),
+                    Enforcement::DryRun => Action::DryRunDeny(Arc::default()),
+                }
+            }
+            #[cfg(feature = "program")]
+            model::Action::Metrics => Action::Metrics(self.carried.metrics.clone()),
+            #[cfg(not(feature = "program"))]
+            model::Action::Metrics => {
+                self.checked(at, Err::<(), _>("embedded sites have no metrics; `selvedge run` does"))?;
+                return None;
+            }
             #[cfg(feature = "program")]
             model::Action::Proxy(rules) => proxy(self, at, rules)?,
             #[cfg(feature = "program")]

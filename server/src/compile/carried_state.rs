@@ -12,8 +12,10 @@ use crate::config::model::Settings;
 #[cfg(feature = "program")]
 use crate::process::{CookieSecret, StartCgiPrograms};
 #[cfg(feature = "program")]
+use crate::recorder::Recorder;
+#[cfg(feature = "program")]
 use crate::resolver::Resolver;
-use crate::site::{ConnectionLimiter, GuessLimiter, LiveUsers, PasswordCache, RateLimiter, Root};
+use crate::site::{ConnectionLimiter, GuessLimiter, LiveUsers, MetricsSlot, PasswordCache, RateLimiter, Root};
 #[cfg(feature = "program")]
 use crate::site::{GatewayLoad, Upstream, end_checks};
 use selvedge::ContentCoder;
@@ -37,6 +39,8 @@ pub(crate) struct CarriedState {
     pub(super) connections: Option<(String, Arc<ConnectionLimiter>)>,
     /// Verified passwords, independent of settings.
     pub(super) passwords: Arc<PasswordCache>,
+    /// What responds with the metrics of the server, independent of settings.
+    pub(super) metrics: Arc<MetricsSlot>,
     /// Compressed files, independent of settings.
     pub(super) coder: ContentCoder,
     /// Each root, with the folders that its links may lead to, is opened once for all sites and configurations.
@@ -71,6 +75,9 @@ pub(crate) struct CarriedState {
     /// The key of cookies that have no secret of their own.
     #[cfg(feature = "program")]
     pub(super) cookie_secret: CookieSecret,
+    /// The flight recorder. A command that does not serve has none.
+    #[cfg(feature = "program")]
+    pub(super) recorder: Option<Arc<Recorder>>,
 }
 
 /// What a serving process has beside its configuration.
@@ -85,6 +92,10 @@ pub(crate) struct ServingState {
     pub(crate) cgi: Option<Arc<dyn StartCgiPrograms>>,
     /// The key of cookies that have no secret of their own.
     pub(crate) cookie_secret: CookieSecret,
+    /// What responds with the metrics of the server.
+    pub(crate) metrics: Arc<MetricsSlot>,
+    /// The flight recorder.
+    pub(crate) recorder: Option<Arc<Recorder>>,
 }
 
 impl CarriedState {
@@ -92,6 +103,7 @@ impl CarriedState {
     pub(super) fn continue_from(earlier: &Self) -> Self {
         Self {
             passwords: earlier.passwords.clone(),
+            metrics: earlier.metrics.clone(),
             #[cfg(feature = "program")]
             automatic: earlier.automatic.clone(),
             #[cfg(feature = "program")]
@@ -102,6 +114,8 @@ impl CarriedState {
             via: earlier.via.clone(),
             #[cfg(feature = "program")]
             cookie_secret: earlier.cookie_secret.clone(),
+            #[cfg(feature = "program")]
+            recorder: earlier.recorder.clone(),
             #[cfg(feature = "program")]
             earlier_upstreams: earlier.used_upstreams(),
             ..Self::default()
@@ -122,8 +136,8 @@ impl CarriedState {
     /// Creates the state of a server that starts.
     #[cfg(feature = "program")]
     pub(crate) fn serving(state: ServingState) -> Self {
-        let ServingState { automatic, resolver, cgi, cookie_secret } = state;
-        Self { automatic: Some(automatic), resolver, cgi, cookie_secret, ..Self::default() }
+        let ServingState { automatic, resolver, cgi, cookie_secret, metrics, recorder } = state;
+        Self { automatic: Some(automatic), resolver, cgi, cookie_secret, metrics, recorder, ..Self::default() }
     }
 
     /// Ends the leases of routes that the next configuration has changed or removed. Call it before the replacement.
@@ -186,6 +200,12 @@ impl CarriedState {
     #[cfg(feature = "program")]
     pub(crate) fn automatic(&self) -> Option<&Arc<AutomaticCertificates>> {
         self.automatic.as_ref()
+    }
+
+    /// Returns the flight recorder, if the process serves.
+    #[cfg(feature = "program")]
+    pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.recorder.as_ref()
     }
 
     /// Returns all certificates.

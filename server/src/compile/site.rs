@@ -77,7 +77,10 @@ impl<'a> Compiler<'a> {
         let lease = super::proxy::route_lease(self, at, route);
         #[cfg(not(feature = "program"))]
         let lease = None;
+        // Tag 0 means no route.
+        let tag = u32::try_from(at.route + 1).expect("a site has fewer routes");
         let of = |pattern: &Pattern| SiteRoute {
+            tag,
             pattern: pattern.clone(),
             conditions: conditions.clone(),
             access: own_rules.clone(),

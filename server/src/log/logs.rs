@@ -62,7 +62,6 @@ pub(super) struct LogQueues {
     /// The server's error log is first.
     errors: Vec<ErrorQueue>,
     sites: Vec<SiteLogConfig>,
-    site_names: Arc<[String]>,
     threads: Vec<ThreadHandle>,
 }
 
@@ -90,11 +89,6 @@ impl LogQueues {
     /// Returns the log configuration of a site tag.
     pub(super) fn site(&self, number: u32) -> &SiteLogConfig {
         self.sites.get(number as usize).unwrap_or(&self.sites[0])
-    }
-
-    /// Returns the first names of all sites, by site tag. The first one, of requests of no site, is empty.
-    pub(super) fn site_names(&self) -> &Arc<[String]> {
-        &self.site_names
     }
 
     /// Sends whole lines to an access log, or counts them as lost.
@@ -182,8 +176,7 @@ impl Logs {
             sites.push(SiteLogConfig::default());
         }
         let handles = plans.iter().map(|plan| plan.handle.clone()).collect();
-        let site_names = sites.iter().map(|site| site.name.clone()).collect();
-        let queue = LogQueues { access, errors, sites, site_names, threads: handles };
+        let queue = LogQueues { access, errors, sites, threads: handles };
         let threads = start_threads(plans, &loss_counters, config.error.format)?;
         Ok(Self { queue: Arc::new(queue), threads })
     }
@@ -332,7 +325,7 @@ mod tests {
         let access = |log| AccessQueue { queue: queue(log), format: Format::named("common").unwrap() };
         let error = ErrorQueue { queue: queue(2), overflow: Arc::default(), level: Level::Warn };
         let (access, errors, sites) = (vec![access(0), access(1)], vec![error], vec![SiteLogConfig::default()]);
-        (LogQueues { access, errors, sites, site_names: Arc::default(), threads: vec![handle] }, inbox)
+        (LogQueues { access, errors, sites, threads: vec![handle] }, inbox)
     }
 
     fn batch() -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Counters of requests and connections for `status`.
+//! Counters of requests and connections for `status` and for metrics.
 //!
 //! Each worker writes its own counters, which any thread may read. So counting is a load and a store, without a lock
 //! and without a cache line that another core writes. Invariant: counts are never lost. When a handle is dropped, for
@@ -6,13 +6,18 @@
 
 use super::counter::Counter;
 use super::histogram::Histogram;
-use super::totals::{NamedCounts, SiteTotals, Totals};
+use super::route_counters::{CounterLabels, RouteCounterSet, RouteSums};
+use super::totals::{NamedCounts, Totals};
+use crate::durations::{DurationCounters, Durations};
 use selvedge::Reject;
-use selvedge::service::{CloseReason, Exchange, ResponseOutcome};
+use selvedge::proto::head::Version;
+use selvedge::service::{
+    CacheUse, CloseReason, Exchange, PhaseTimes, RequestPhase, ResponseOutcome, TlsInfo, cache_use, route_tag,
+};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Names that are counted separately. The program has fewer; further ones are counted as [`OTHERS`].
 const NAMES_MAX: usize = 64;
@@ -56,6 +61,16 @@ pub(crate) struct WorkerCounters {
     reasons: LabelCounts,
     closes: LabelCounts,
     events: LabelCounts,
+    /// Requests by protocol version.
+    versions: [Counter; Version::ALL.len()],
+    /// Responses from the cache of files, and those that were not in it.
+    cache_hits: Counter,
+    cache_misses: Counter,
+    /// Complete TLS handshakes by version: full ones, and resumed ones.
+    handshakes: LabelCounts,
+    resumptions: LabelCounts,
+    /// Times of the phases that requests had to wait in.
+    phases: [DurationCounters; RequestPhase::ALL.len()],
 }
 
 impl Default for WorkerCounters {
@@ -68,12 +83,18 @@ impl Default for WorkerCounters {
             reasons: LabelCounts::default(),
             closes: LabelCounts::default(),
             events: LabelCounts::default(),
+            versions: [const { Counter::ZERO }; Version::ALL.len()],
+            cache_hits: Counter::ZERO,
+            cache_misses: Counter::ZERO,
+            handshakes: LabelCounts::default(),
+            resumptions: LabelCounts::default(),
+            phases: std::array::from_fn(|_| DurationCounters::default()),
         }
     }
 }
 
 impl WorkerCounters {
-    /// Counts a request and its response, beside what [`SiteCounters`] count.
+    /// Counts a request and its response, beside what [`RouteCounterSet`] counts.
     fn exchange(&self, exchange: &Exchange<'_>) {
         self.head_bytes.add(exchange.head_bytes as u64);
         match (exchange.outcome, exchange.elapsed) {
@@ -89,6 +110,35 @@ impl WorkerCounters {
         if let Some(reset) = exchange.reset.filter(|reset| !reset.is_ordinary()) {
             self.reasons.count(reset.explain());
         }
+        if let Some(request) = exchange.request {
+            self.versions[request.version() as usize].add(1);
+            match cache_use(request) {
+                CacheUse::None => {}
+                CacheUse::Hit => self.cache_hits.add(1),
+                CacheUse::Miss => self.cache_misses.add(1),
+            }
+        }
+        // Most requests had to wait nowhere.
+        if exchange.phases != PhaseTimes::default() {
+            self.count_phases(&exchange.phases);
+        }
+    }
+
+    #[inline(never)]
+    fn count_phases(&self, phases: &PhaseTimes) {
+        for (phase, counters) in RequestPhase::ALL.into_iter().zip(&self.phases) {
+            // Handshakes are counted when they are complete, also those without a request.
+            if let Some(time) = phases.get(phase).filter(|_| phase != RequestPhase::Handshake) {
+                counters.count(time);
+            }
+        }
+    }
+
+    /// Counts a complete TLS handshake.
+    pub(super) fn handshake(&self, tls: &TlsInfo, took: Option<Duration>) {
+        took.iter().for_each(|took| self.phases[RequestPhase::Handshake as usize].count(*took));
+        let counts = if tls.is_resumed() { &self.resumptions } else { &self.handshakes };
+        counts.count(tls.version());
     }
 
     /// Counts a closed connection.
@@ -102,59 +152,6 @@ impl WorkerCounters {
     }
 }
 
-/// The counters of one site on one worker, aligned so that two workers share no cache line.
-#[derive(Debug)]
-#[repr(align(64))]
-struct SiteCounters {
-    /// Responses with status 1xx to 5xx.
-    classes: [Counter; 5],
-    content_bytes: Counter,
-}
-
-impl SiteCounters {
-    fn new() -> Self {
-        Self { classes: [const { Counter::ZERO }; 5], content_bytes: Counter::ZERO }
-    }
-
-    fn count(&self, exchange: &Exchange<'_>) {
-        let class = usize::from(exchange.status.code() / 100).clamp(1, self.classes.len());
-        self.classes[class - 1].add(1);
-        self.content_bytes.add(exchange.content_bytes);
-    }
-
-    fn totals(&self) -> SiteTotals {
-        SiteTotals { classes: self.classes.each_ref().map(Counter::get), content_bytes: self.content_bytes.get() }
-    }
-}
-
-/// The counters of all sites of a configuration on one worker.
-#[derive(Debug)]
-struct SiteCounterSet {
-    /// First names, by site tag. Requests of no site have the first one, which is empty.
-    names: Arc<[String]>,
-    counters: Box<[SiteCounters]>,
-}
-
-impl SiteCounterSet {
-    fn new(names: &Arc<[String]>) -> Self {
-        let counters = (0..names.len().max(1)).map(|_| SiteCounters::new()).collect();
-        Self { names: names.clone(), counters }
-    }
-
-    fn count(&self, site: u32, exchange: &Exchange<'_>) {
-        self.counters.get(site as usize).unwrap_or(&self.counters[0]).count(exchange);
-    }
-
-    fn add_to(&self, sums: &mut BTreeMap<String, SiteTotals>) {
-        for (number, totals) in self.counters.iter().map(SiteCounters::totals).enumerate() {
-            if totals != SiteTotals::default() {
-                let name = self.names.get(number).map_or("", String::as_str);
-                sums.entry(name.to_owned()).or_default().add(totals);
-            }
-        }
-    }
-}
-
 /// The counters of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Registry>);
@@ -164,25 +161,43 @@ struct Registry {
     all: Vec<Arc<WorkerCounters>>,
     /// Counters without a writer.
     free: Vec<Arc<WorkerCounters>>,
-    sites: Vec<Arc<SiteCounterSet>>,
+    routes: Vec<Arc<RouteCounterSet>>,
     /// What handles that were dropped have counted.
-    earlier_sites: BTreeMap<String, SiteTotals>,
+    earlier_routes: RouteSums,
 }
 
 impl Counters {
     /// Returns the sums over all workers since the process started.
     pub(crate) fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
-        let registry = self.registry();
-        registry.all.iter().for_each(|counter_set| totals.add_counters(counter_set));
-        totals.sites.clone_from(&registry.earlier_sites);
-        registry.sites.iter().for_each(|set| set.add_to(&mut totals.sites));
-        drop(registry);
-        for site in totals.sites.values() {
-            totals.classes.iter_mut().zip(site.classes).for_each(|(sum, more)| *sum += more);
-            totals.content_bytes += site.content_bytes;
+        let mut totals = self.totals_without_routes();
+        for ((site, _), route) in self.routes() {
+            totals.classes.iter_mut().zip(route.requests.classes).for_each(|(sum, more)| *sum += more);
+            totals.content_bytes += route.requests.content_bytes;
+            totals.sites.entry(site).or_default().add(route.requests);
         }
         totals
+    }
+
+    /// Returns the sums over all workers since the process started, without those that each route has.
+    pub(crate) fn totals_without_routes(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.registry().all.iter().for_each(|counter_set| totals.add_counters(counter_set));
+        totals
+    }
+
+    /// Returns the sums of each route over all workers since the process started.
+    pub(crate) fn routes(&self) -> RouteSums {
+        let registry = self.registry();
+        let mut sums = registry.earlier_routes.clone();
+        registry.routes.iter().for_each(|set| set.add_to(&mut sums));
+        sums
+    }
+
+    /// Returns what only metrics have, as sums over all workers since the process started.
+    pub(crate) fn details(&self) -> CounterDetails {
+        let mut details = CounterDetails::default();
+        self.registry().all.iter().for_each(|counter_set| details.add_counters(counter_set));
+        details
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -196,34 +211,36 @@ impl Counters {
 pub(crate) struct CounterHandle {
     shared: Arc<Counters>,
     own: Arc<WorkerCounters>,
-    sites: Arc<SiteCounterSet>,
+    routes: Arc<RouteCounterSet>,
 }
 
 impl CounterHandle {
-    /// Returns a handle for sites with these first names, by site tag.
-    pub(crate) fn new(counters: &Arc<Counters>, names: &Arc<[String]>) -> Self {
-        let sites = Arc::new(SiteCounterSet::new(names));
+    /// Returns a handle for the sites and routes with these names.
+    pub(crate) fn new(counters: &Arc<Counters>, labels: &Arc<CounterLabels>) -> Self {
+        let routes = Arc::new(RouteCounterSet::new(labels));
         let mut registry = counters.registry();
         let own = registry.free.pop().unwrap_or_else(|| {
             let new = Arc::<WorkerCounters>::default();
             registry.all.push(new.clone());
             new
         });
-        registry.sites.push(sites.clone());
+        registry.routes.push(routes.clone());
         drop(registry);
-        Self { shared: counters.clone(), own, sites }
+        Self { shared: counters.clone(), own, routes }
     }
 
-    /// Counts a request of a site, and its response.
-    pub(super) fn count(&self, site: u32, exchange: &Exchange<'_>) {
-        self.sites.count(site, exchange);
+    /// Counts a request of a site, and its response. Returns the place of its route among those of the labels.
+    pub(super) fn count(&self, site: u32, exchange: &Exchange<'_>) -> usize {
+        let place = self.routes.labels.place(site, exchange.request.map_or(0, route_tag));
+        self.routes.count(place, exchange);
         self.own.exchange(exchange);
+        place
     }
 }
 
 impl Clone for CounterHandle {
     fn clone(&self) -> Self {
-        Self::new(&self.shared, &self.sites.names)
+        Self::new(&self.shared, &self.routes.labels)
     }
 }
 
@@ -239,8 +256,36 @@ impl Drop for CounterHandle {
     fn drop(&mut self) {
         let registry = &mut *self.shared.registry();
         registry.free.push(self.own.clone());
-        registry.sites.retain(|set| !Arc::ptr_eq(set, &self.sites));
-        self.sites.add_to(&mut registry.earlier_sites);
+        registry.routes.retain(|set| !Arc::ptr_eq(set, &self.routes));
+        self.routes.add_to(&mut registry.earlier_routes);
+    }
+}
+
+/// Sums of counters that only metrics have. They begin with the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CounterDetails {
+    /// Requests by protocol version, in the order of [`Version::ALL`].
+    pub(crate) versions: [u64; Version::ALL.len()],
+    /// Responses from the cache of files.
+    pub(crate) cache_hits: u64,
+    /// Responses with files that were not in it.
+    pub(crate) cache_misses: u64,
+    /// Full TLS handshakes by version.
+    pub(crate) handshakes: NamedCounts,
+    /// Resumed TLS handshakes by version.
+    pub(crate) resumptions: NamedCounts,
+    /// Times of phases, in the order of [`RequestPhase::ALL`].
+    pub(crate) phases: [Durations; RequestPhase::ALL.len()],
+}
+
+impl CounterDetails {
+    fn add_counters(&mut self, counters: &WorkerCounters) {
+        self.versions.iter_mut().zip(&counters.versions).for_each(|(sum, more)| *sum += more.get());
+        self.cache_hits += counters.cache_hits.get();
+        self.cache_misses += counters.cache_misses.get();
+        add_named(&mut self.handshakes, counters.handshakes.each());
+        add_named(&mut self.resumptions, counters.resumptions.each());
+        self.phases.iter_mut().zip(&counters.phases).for_each(|(sum, more)| sum.add(&more.totals()));
     }
 }
 
@@ -264,7 +309,7 @@ fn add_named(sums: &mut NamedCounts, more: impl Iterator<Item = (&'static str, u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::log::route_counters::SiteLabels;
 
     fn counts(counters: &Counters) -> (u64, u64, Vec<(String, u64)>) {
         let totals = counters.totals();
@@ -272,8 +317,9 @@ mod tests {
         (totals.classes[1], totals.latencies.count(), closes)
     }
 
-    fn names() -> Arc<[String]> {
-        ["", "a"].map(str::to_owned).into()
+    fn names() -> Arc<CounterLabels> {
+        let site = |name: &str| SiteLabels { site: name.to_owned(), ..SiteLabels::default() };
+        Arc::new(CounterLabels::new(["", "a"].map(site).into()))
     }
 
     #[test]
@@ -282,7 +328,7 @@ mod tests {
         for generation in 1..=10 {
             let workers = [(); 2].map(|()| CounterHandle::new(&counters, &names()));
             for worker in &workers {
-                worker.sites.counters[1].classes[1].add(1);
+                worker.routes.count_status(1, 1);
                 worker.latencies.count(Duration::from_millis(1));
                 worker.close(CloseReason::KeepAliveTimeout);
             }
@@ -293,7 +339,7 @@ mod tests {
         }
         let sizes = {
             let registry = counters.registry();
-            assert!(registry.sites.is_empty());
+            assert!(registry.routes.is_empty());
             (registry.all.len(), registry.free.len())
         };
         assert_eq!(sizes, (2, 2));
@@ -318,7 +364,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..100 {
                         let handle = CounterHandle::new(&counters, &names());
-                        (0..100).for_each(|_| handle.sites.counters[1].classes[1].add(1));
+                        (0..100).for_each(|_| handle.routes.count_status(1, 1));
                     }
                 });
             }

@@ -16,6 +16,7 @@ mod counter;
 mod histogram;
 mod metrics;
 mod observer;
+mod route_counters;
 mod totals;
 
 mod logs;
@@ -35,10 +36,12 @@ mod tests;
 pub(crate) use access::{Format, FormatProblem};
 pub(crate) use error::canonical;
 pub(crate) use logs::{LogProblem, Logs};
-pub(crate) use metrics::Counters;
+pub(crate) use metrics::{CounterDetails, Counters};
 pub(crate) use observer::{LogObserver, PENDING_BYTES_MAX};
 pub(crate) use queue::queue_bytes_max;
+pub(crate) use route_counters::{CounterLabels, ROUTE_COUNTER_BYTES, RouteSums, SiteLabels};
 pub(crate) use sink::{Connect, LogDatagrams};
+pub(crate) use time::utc_text;
 pub(crate) use totals::{NamedCounts, SiteTotals, Totals};
 
 use std::env;

@@ -6,14 +6,16 @@ use super::error::{LogEvent, SEPARATE_LINES};
 use super::line_batch::LineBatch;
 use super::logs::{LogQueues, Logs};
 use super::metrics::{CounterHandle, Counters};
+use super::route_counters::CounterLabels;
 use super::time::WallClock;
 use crate::reasons;
+use crate::recorder::{Recorder, RecorderHandle};
 use selvedge::proto::http2::StreamError;
-use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent, UpstreamRecord, log_rule};
+use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent, TlsInfo, UpstreamRecord, log_rule};
 use selvedge::{Limits, Observer, Reject, Request};
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A batch is sent when it has this many bytes, and four times a second.
 const BATCH_BYTES: usize = 32 * 1024;
@@ -31,8 +33,10 @@ pub(crate) struct LogObserver {
     wants_elapsed: bool,
     wall_clock: WallClock,
     limits: Arc<Limits>,
-    /// Counters that `status` reads.
+    /// Counters that `status` and metrics read.
     counters: Option<CounterHandle>,
+    /// The flight recorder.
+    recorder: Option<RecorderHandle>,
 }
 
 /// Pending lines of one access log.
@@ -46,6 +50,7 @@ impl Clone for LogObserver {
     fn clone(&self) -> Self {
         let mut clone = Self::with_queue(self.queue.clone(), self.limits.clone());
         clone.counters = self.counters.clone();
+        clone.recorder = self.recorder.clone();
         clone
     }
 }
@@ -55,10 +60,17 @@ impl LogObserver {
         Self::with_queue(logs.queue(), Arc::new(limits.clone()))
     }
 
-    /// Returns the observer with counters.
+    /// Returns the observer with counters of the routes with these labels.
     #[must_use]
-    pub(crate) fn with_counters(mut self, counters: &Arc<Counters>) -> Self {
-        self.counters = Some(CounterHandle::new(counters, self.queue.site_names()));
+    pub(crate) fn with_counters(mut self, counters: &Arc<Counters>, labels: &Arc<CounterLabels>) -> Self {
+        self.counters = Some(CounterHandle::new(counters, labels));
+        self
+    }
+
+    /// Returns the observer with a flight recorder. The labels are those of its counters.
+    #[must_use]
+    pub(crate) fn with_recorder(mut self, recorder: &Arc<Recorder>, labels: &CounterLabels) -> Self {
+        self.recorder = Some(RecorderHandle::new(recorder, labels.names()));
         self
     }
 
@@ -75,6 +87,7 @@ impl LogObserver {
             wall_clock: WallClock::default(),
             limits,
             counters: None,
+            recorder: None,
         }
     }
 
@@ -203,12 +216,16 @@ fn failure_of(upstream: &UpstreamRecord) -> Option<(&'static str, String)> {
 
 impl Observer for LogObserver {
     fn wants_elapsed(&self) -> bool {
-        self.wants_elapsed || self.counters.is_some()
+        self.wants_elapsed || self.counters.is_some() || self.recorder.is_some()
     }
 
     fn finished(&self, exchange: &Exchange<'_>) {
         let site = exchange.request.map_or(0, Request::site_tag);
-        self.counters.iter().for_each(|counters| counters.count(site, exchange));
+        let place = self.counters.as_ref().map_or(0, |counters| counters.count(site, exchange));
+        if let Some(recorder) = &self.recorder {
+            let completed_at = exchange.completed_at.unwrap_or_else(Instant::now);
+            recorder.record(exchange, place, self.wall_clock.time_of(completed_at));
+        }
         self.append_access_lines(site, exchange);
         self.send_script_messages(exchange);
         // 501 and 505 depend on the request, not on the server.
@@ -232,6 +249,10 @@ impl Observer for LogObserver {
             let text = format!("{text}, on stream {}", exchange.stream.0);
             self.log_exchange(exchange, level, (reset.name(), reset.name()), &text);
         }
+    }
+
+    fn handshake(&self, tls: &TlsInfo, took: Option<Duration>) {
+        self.counters.iter().for_each(|counters| counters.handshake(tls, took));
     }
 
     fn closed(&self, closed: &Closed) {

@@ -103,6 +103,14 @@ impl TimePattern {
     }
 }
 
+/// Returns a time since 1970 with microseconds, as in RFC 3339.
+pub(crate) fn utc_text(unix_micros: u64) -> String {
+    let seconds = i64::try_from(unix_micros / 1_000_000).unwrap_or(i64::MAX);
+    let mut pattern = TimePattern::rfc3339_seconds();
+    let seconds = String::from_utf8_lossy(pattern.at(seconds)).into_owned();
+    format!("{seconds}.{:06}Z", unix_micros % 1_000_000)
+}
+
 /// Converts times of the monotonic clock, which responses have, to times since 1970 and to those of lines.
 #[derive(Debug, Default)]
 pub(super) struct WallClock {
@@ -261,6 +269,12 @@ mod tests {
         {
             assert_eq!(TimePattern::parse(pattern).unwrap_err(), PatternProblem { at, found });
         }
+    }
+
+    #[test]
+    fn times_have_microseconds() {
+        assert_eq!(utc_text(971_142_936_000_042), "2000-10-10T01:55:36.000042Z");
+        assert_eq!(utc_text(0), "1970-01-01T00:00:00.000000Z");
     }
 
     #[test]

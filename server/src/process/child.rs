@@ -8,7 +8,9 @@ use super::sockets::Sockets;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use selvedge::Listener;
 use std::env;
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -23,8 +25,8 @@ pub(super) const SUPERVISED_VARIABLE: &str = "SELVEDGE_SUPERVISED";
 #[derive(Debug)]
 pub(super) enum SupervisorEvent {
     Signal(i32),
-    /// A message of the serving process with this number.
-    Message(u64, FromChild),
+    /// A message of the serving process with this number, and its descriptors.
+    Message(u64, FromChild, Vec<OwnedFd>),
     /// It has ended, so [`ChildProcess::reap`] does not block.
     Ended(u64),
 }
@@ -81,6 +83,10 @@ pub(super) struct ChildProcess {
     pub(super) exit_message: Option<String>,
     /// Changes to the sockets for it, until it is ready.
     pub(super) bound: Vec<BoundListener>,
+    /// The memory of its flight recorder, once received.
+    pub(super) recorder: Option<File>,
+    /// Whether it was dumped because heartbeats are missing.
+    pub(super) is_dumped: bool,
     child: Child,
     link: Arc<Link>,
 }
@@ -126,6 +132,8 @@ impl ChildProcess {
             pending_signals: Vec::new(),
             exit_message: None,
             bound: Vec::new(),
+            recorder: None,
+            is_dumped: false,
             child,
             link,
         };
@@ -153,7 +161,9 @@ impl ChildProcess {
         thread::Builder::new().name("selvedge-watch".to_owned()).spawn(move || {
             loop {
                 match link.receive::<FromChild>() {
-                    Ok(Some((message, _))) => drop(events.send(SupervisorEvent::Message(number, message))),
+                    Ok(Some((message, descriptors))) => {
+                        drop(events.send(SupervisorEvent::Message(number, message, descriptors)));
+                    }
                     // A later version may send messages that this one does not know.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
                     Ok(None) | Err(_) => break,

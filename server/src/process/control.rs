@@ -2,10 +2,12 @@
 //!
 //! The reply begins with a line `ok` or `refused`; the rest is text for people.
 
+use crate::recorder::LastQuery;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{PidfdFlags, Uid, geteuid, pidfd_open};
+use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -15,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A control command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlCommand {
     /// Reload the configuration.
     Reload,
@@ -29,6 +31,8 @@ pub(crate) enum ControlCommand {
     Status(StatusFormat),
     /// Return the state of certificates.
     Certificates(StatusFormat),
+    /// Return the last requests.
+    Last(LastQuery),
 }
 
 /// Format of a status.
@@ -48,6 +52,7 @@ pub(crate) enum ControlReply {
 }
 
 impl ControlCommand {
+    /// All commands without arguments.
     const ALL: [Self; 8] = [
         Self::Reload,
         Self::Stop,
@@ -59,9 +64,13 @@ impl ControlCommand {
         Self::Certificates(StatusFormat::Json),
     ];
 
-    /// Returns the word on the control socket.
-    const fn word(self) -> &'static str {
-        match self {
+    /// Returns the line on the control socket: a word, and the arguments as JSON.
+    fn line(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Last(query) => {
+                let query = serde_json::to_string(query).expect("texts and numbers");
+                return Cow::Owned(format!("{LAST}{query}"));
+            }
             Self::Reload => "reload",
             Self::Stop => "stop",
             Self::Upgrade => "upgrade",
@@ -70,27 +79,32 @@ impl ControlCommand {
             Self::Status(StatusFormat::Json) => "status json",
             Self::Certificates(StatusFormat::Text) => "certificates",
             Self::Certificates(StatusFormat::Json) => "certificates json",
-        }
+        })
     }
 
     /// Returns how long a client waits for the reply. Reloads and upgrades may take long; other commands are
     /// immediate.
-    const fn reply_timeout(self) -> Duration {
+    const fn reply_timeout(&self) -> Duration {
         match self {
             Self::Reload | Self::Upgrade | Self::ReopenLogs => Duration::from_secs(120),
-            Self::Stop | Self::Status(_) | Self::Certificates(_) => Duration::from_secs(10),
+            Self::Stop | Self::Status(_) | Self::Certificates(_) | Self::Last(_) => Duration::from_secs(10),
         }
     }
 
-    fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|command| command.word() == word)
+    fn from_line(line: &str) -> Option<Self> {
+        if let Some(query) = line.strip_prefix(LAST) {
+            return serde_json::from_str(query).ok().map(Self::Last);
+        }
+        Self::ALL.into_iter().find(|command| command.line() == line)
     }
 }
 
 /// How long a caller may take to send its command and to read the reply.
 const CALLER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest command.
-const COMMAND_BYTES_MAX: u64 = 64;
+const COMMAND_BYTES_MAX: u64 = 4096;
+/// The word of [`ControlCommand::Last`].
+const LAST: &str = "last ";
 /// Callers that are served at once.
 const CALLERS_MAX: usize = 64;
 
@@ -151,7 +165,7 @@ fn handle_caller(mut caller: UnixStream, execute: &dyn Fn(ControlCommand) -> Con
     }
     let mut line = String::new();
     BufReader::new(Read::by_ref(&mut caller).take(COMMAND_BYTES_MAX)).read_line(&mut line)?;
-    let reply = match line.strip_suffix('\n').and_then(ControlCommand::from_word) {
+    let reply = match line.strip_suffix('\n').and_then(ControlCommand::from_line) {
         Some(command) => execute(command),
         None => ControlReply::Refused(format!("`{}` is not a control command", line.trim_end().escape_default())),
     };
@@ -174,7 +188,8 @@ fn write_reply(to: &mut UnixStream, reply: &ControlReply) -> io::Result<()> {
 
 /// Sends a command to the server behind a control socket, and waits for the reply.
 pub(crate) fn call(control: &Path, command: ControlCommand) -> Result<ControlReply, String> {
-    call_within(control, command, command.reply_timeout())
+    let timeout = command.reply_timeout();
+    call_within(control, &command, timeout)
 }
 
 /// Stops the server behind a control socket, and waits at most `time` until its process has ended: the supervisor, or
@@ -183,7 +198,7 @@ pub(crate) fn stop(control: &Path, time: Duration) -> Result<ControlReply, Strin
     let server = connect(control)?;
     // Opened before the command, so that it refers to this server, not to a later process with its number.
     let process = socket_peercred(&server).and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()));
-    let reply = exchange(server, control, ControlCommand::Stop, ControlCommand::Stop.reply_timeout())?;
+    let reply = exchange(server, control, &ControlCommand::Stop, ControlCommand::Stop.reply_timeout())?;
     // The process of a server in another container cannot be seen.
     let (ControlReply::Done(_), Ok(process)) = (&reply, process) else { return Ok(reply) };
     let seconds = time.as_secs_f64();
@@ -213,20 +228,20 @@ fn connect(control: &Path) -> Result<UnixStream, String> {
     UnixStream::connect(control).map_err(|error| format!("cannot reach a server at {}: {error}", control.display()))
 }
 
-fn call_within(control: &Path, command: ControlCommand, time: Duration) -> Result<ControlReply, String> {
+fn call_within(control: &Path, command: &ControlCommand, time: Duration) -> Result<ControlReply, String> {
     exchange(connect(control)?, control, command, time)
 }
 
 fn exchange(
     mut server: UnixStream,
     control: &Path,
-    command: ControlCommand,
+    command: &ControlCommand,
     time: Duration,
 ) -> Result<ControlReply, String> {
     let failed = |what: &str, error: io::Error| format!("{what} {}: {error}", control.display());
     let mut reply = Vec::new();
     let sent =
-        server.set_read_timeout(Some(time)).and_then(|()| server.write_all(format!("{}\n", command.word()).as_bytes()));
+        server.set_read_timeout(Some(time)).and_then(|()| server.write_all(format!("{}\n", command.line()).as_bytes()));
     // A server that refuses before it has read the command causes a reset, which is not an error here.
     let outcome = sent.and(server.read_to_end(&mut reply).map(drop));
     let reply = String::from_utf8_lossy(&reply);
@@ -254,21 +269,23 @@ mod tests {
         let executed = Arc::new(Mutex::new(Vec::new()));
         let into = executed.clone();
         let execute = move |command| {
-            into.lock().unwrap().push(command);
+            into.lock().unwrap().push(ControlCommand::clone(&command));
             match command {
                 ControlCommand::Reload => ControlReply::Refused("line 1\nline 2\n".to_owned()),
-                _ => ControlReply::Done(command.word().to_owned()),
+                _ => ControlReply::Done(command.line().into_owned()),
             }
         };
         serve(UnixListener::bind(&path).unwrap(), until, Arc::default(), execute).unwrap();
-        for command in ControlCommand::ALL {
+        let query = LastQuery { client: Some("::1".to_owned()), count_max: 3, ..LastQuery::default() };
+        let commands: Vec<_> = ControlCommand::ALL.into_iter().chain([ControlCommand::Last(query)]).collect();
+        for command in commands.clone() {
             let expected = match command {
                 ControlCommand::Reload => ControlReply::Refused("line 1\nline 2\n".to_owned()),
-                _ => ControlReply::Done(command.word().to_owned()),
+                _ => ControlReply::Done(command.line().into_owned()),
             };
             assert_eq!(call(&path, command), Ok(expected));
         }
-        assert_eq!(*executed.lock().unwrap(), ControlCommand::ALL);
+        assert_eq!(*executed.lock().unwrap(), commands);
         let mut other_client = UnixStream::connect(&path).unwrap();
         other_client.write_all(b"\x1bGET / HTTP/1.1\r\n").unwrap();
         let mut reply = String::new();
@@ -279,7 +296,7 @@ mod tests {
         let ended = call(&path, ControlCommand::Stop).unwrap_err();
         assert!(ended.contains(path.to_str().unwrap()), "{ended}");
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(executed.lock().unwrap().len(), ControlCommand::ALL.len());
+        assert_eq!(executed.lock().unwrap().len(), commands.len());
     }
 
     #[test]
@@ -287,7 +304,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("selvedge-control-hangs-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let _hangs = UnixListener::bind(&path).unwrap();
-        let text = call_within(&path, ControlCommand::Reload, Duration::from_millis(100)).unwrap_err();
+        let text = call_within(&path, &ControlCommand::Reload, Duration::from_millis(100)).unwrap_err();
         assert_eq!(text, format!("no reply from the server at {} within 0.1 s", path.display()));
         assert_eq!(ControlCommand::Status(StatusFormat::Text).reply_timeout(), Duration::from_secs(10));
         std::fs::remove_file(&path).unwrap();

@@ -89,6 +89,10 @@ pub(super) enum FromChild {
     Heartbeat,
     /// It received a stop command, so the whole program ends. No reply.
     Stopping,
+    /// Carries the memory of its flight recorder. No reply.
+    Recorder,
+    /// Requests a dump of its flight recorder, for this reason. No reply.
+    DumpRecorder { why: String },
     /// It cannot start, with the reason. No reply.
     Failed { text: String },
     /// Requests another listener.

@@ -23,7 +23,7 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -121,7 +121,10 @@ pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, Star
         return Ok(RunMode::Serve(Box::new(serving), programs));
     }
     let (restarts, shutdown_timeout) = (Restarts::from(&process.supervision), settings.limits.shutdown_timeout);
-    let config = SupervisorConfig { restarts, shutdown_timeout, program };
+    // A socket was bound there, so the folder can be written to.
+    let dump_folder = process.control.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let dump_folder = dump_folder.map_or_else(|| PathBuf::from("."), Path::to_owned);
+    let config = SupervisorConfig { restarts, shutdown_timeout, program, dump_folder };
     let ended = supervise(sockets, control, notifier, config);
     files.iter().for_each(OwnedFile::remove);
     Ok(RunMode::Ended(ended?))

@@ -11,6 +11,7 @@ use super::kill_deadline;
 use super::link::{FromChild, StartInfo, ToChild};
 use super::listen_address::ListenAddress;
 use super::notify::Notifier;
+use super::recorder_dump::{self, RecorderDumps};
 use super::restarts::Restarts;
 use super::sockets::Sockets;
 use crate::log::{Totals, print_line};
@@ -21,7 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,6 +40,8 @@ pub(super) struct SupervisorConfig {
     pub(super) shutdown_timeout: Duration,
     /// Path of the executable at the start, where an upgrade looks for a new one.
     pub(super) program: PathBuf,
+    /// Where dumps of flight recorders are written.
+    pub(super) dump_folder: PathBuf,
 }
 
 /// Whether the program is about to end.
@@ -74,6 +77,7 @@ pub(super) struct Supervisor {
     totals: Totals,
     /// For the error log of the next serving process.
     pub(super) notes: Vec<String>,
+    dumps: RecorderDumps,
     cookie_secret: CookieSecret,
     pub(super) phase: Phase,
     readiness: Readiness,
@@ -100,6 +104,7 @@ pub(super) fn supervise(
     let own = own.map_err(|error| format!("the program's file cannot be opened: {error}"))?;
     let mut supervisor = Supervisor {
         binary: own.clone(),
+        dumps: RecorderDumps::new(config.dump_folder.clone()),
         config,
         sockets,
         control,
@@ -120,6 +125,7 @@ pub(super) fn supervise(
     };
     supervisor.start(Role::Starting, own).map_err(|error| format!("cannot start: {error}"))?;
     let code = supervisor.run(&received);
+    supervisor.dumps.finish();
     supervisor.sockets.close_all();
     Ok(ExitCode::from(code))
 }
@@ -144,7 +150,10 @@ impl Supervisor {
             }
             match received.recv_timeout(self.time_to_next()) {
                 Ok(SupervisorEvent::Signal(signal)) => self.on_signal(signal),
-                Ok(SupervisorEvent::Message(number, message)) => self.on_message(number, message),
+                Ok(SupervisorEvent::Message(number, FromChild::Recorder, descriptors)) => {
+                    recorder_dump::keep(&mut self.processes, number, descriptors);
+                }
+                Ok(SupervisorEvent::Message(number, message, _)) => self.on_message(number, message),
                 Ok(SupervisorEvent::Ended(number)) => self.on_child_end(number),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the supervisor has a sender"),
@@ -191,6 +200,8 @@ impl Supervisor {
             if self.processes.iter().all(is_alive) {
                 self.notifier.heartbeat();
             }
+            // Before the service manager ends the program.
+            self.dumps.write_unresponsive(&mut self.processes, is_alive);
         }
     }
 
@@ -224,7 +235,8 @@ impl Supervisor {
         self.processes[at].last_heartbeat = Instant::now();
         let is_current = self.processes[at].is_current();
         match message {
-            FromChild::Heartbeat => {}
+            FromChild::Heartbeat | FromChild::Recorder => {}
+            FromChild::DumpRecorder { why } => self.dumps.write(&self.processes[at], &why),
             FromChild::Version { version } => self.processes[at].version = Some(version),
             FromChild::Ready => self.on_ready(at),
             // A process may reload while the one that is to replace it starts.
@@ -326,8 +338,14 @@ impl Supervisor {
         let exit_message = process.exit_message.take();
         self.restore_sockets(std::mem::take(&mut process.bound));
         let (role, pid) = (process.role, process.pid().as_raw_nonzero());
+        // The recorder is dumped after a failure and after a kill, also after one by this process. One that was never ready
+        // has no requests.
+        let memory = process.recorder.take().filter(|_| matches!(role, Role::Serving | Role::Retired));
         let status = process.reap();
         let how = describe_exit(&status);
+        if !status.as_ref().is_ok_and(ExitStatus::success) {
+            self.dumps.write_memory(memory, pid, format!("process {pid} {how}"));
+        }
         match role {
             // Also during a shutdown, because a caller may wait for the result.
             Role::Candidate { requested_by, .. } => {

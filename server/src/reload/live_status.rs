@@ -2,7 +2,8 @@
 
 use super::LiveServer;
 use crate::log::Totals;
-use crate::process::{all_counts, hand_over_counts};
+use crate::metrics::{MetricsData, ProcessFacts};
+use crate::process::{all_counts, dump_recorder, hand_over_counts};
 use crate::status::{
     ConfigurationStatus, ConnectionStatus, DryRunCount, LatencyStatus, LogStatus, RequestStatus, SentBytes,
     ServerStatus, SiteStatus,
@@ -58,6 +59,18 @@ impl LiveServer {
         }
     }
 
+    /// Returns what metrics are made of. Waits for workers at most one second.
+    pub(crate) fn metrics(&self) -> MetricsData {
+        let start_info = self.serving_process.start_info();
+        let process = ProcessFacts {
+            started: self.started,
+            restarts: start_info.restarts,
+            replacements: start_info.replacements,
+            connections_max: self.connections_max,
+        };
+        MetricsData::of(&self.snapshot, process, self.handle.connection_stats(STATS_TIMEOUT))
+    }
+
     /// Returns what this process has counted.
     fn totals(&self) -> Totals {
         let mut totals = self.snapshot.counters.totals();
@@ -72,6 +85,9 @@ impl LiveServer {
     pub(crate) fn record_counts(&mut self) {
         let totals = self.totals();
         hand_over_counts(&self.serving_process, &totals);
+        if self.panics.needs_dump(totals.events.get("Panic").copied().unwrap_or_default(), Instant::now()) {
+            dump_recorder(&self.serving_process, format!("a request of process {} panicked", std::process::id()));
+        }
         self.rates.record(&totals, Instant::now());
     }
 }

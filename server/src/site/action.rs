@@ -1,8 +1,10 @@
 //! The actions of routes, as validated values.
 
+use super::access::DenialCounter;
 use super::files_rules::FilesRules;
 #[cfg(feature = "configuration")]
 use super::gateway::GatewayRules;
+use super::metrics::MetricsSlot;
 #[cfg(feature = "configuration")]
 use super::proxy::ProxyRules;
 use crate::syntax::{RequestValues, Template, TextTemplate};
@@ -25,6 +27,10 @@ pub(crate) enum Action {
     Respond(FixedResponse),
     /// Denies the request.
     Deny(DenyResponse),
+    /// Counts the request, which the next matching route gets.
+    DryRunDeny(Arc<DenialCounter>),
+    /// Responds with the metrics of the server.
+    Metrics(Arc<MetricsSlot>),
     /// Forwards the request to a server of a group.
     #[cfg(feature = "configuration")]
     Proxy(Arc<ProxyRules>),
@@ -41,7 +47,12 @@ impl Action {
             Self::Rewrite(_) => true,
             #[cfg(feature = "configuration")]
             Self::Proxy(_) | Self::Gateway(_) => true,
-            Self::Files(_) | Self::Redirect(_) | Self::Respond(_) | Self::Deny(_) => false,
+            Self::Files(_)
+            | Self::Redirect(_)
+            | Self::Respond(_)
+            | Self::Deny(_)
+            | Self::DryRunDeny(_)
+            | Self::Metrics(_) => false,
         }
     }
 
@@ -153,6 +164,9 @@ impl FixedResponse {
         })
     }
 }
+
+/// The log reason of a request that a route in dry-run mode would have denied.
+pub(super) const DRY_RUN_DENIED: &str = "denied by a route (dry run)";
 
 /// The response of a denied request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,6 +24,7 @@ mod host;
 mod listing;
 mod lookup;
 mod methods;
+mod metrics;
 mod network;
 mod pipeline;
 #[cfg(feature = "configuration")]
@@ -59,6 +60,7 @@ pub(crate) use gateway::{
 };
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;
+pub(crate) use metrics::{MetricsFormat, MetricsSlot};
 #[cfg(feature = "configuration")]
 pub(crate) use proxy::{
     AdaptiveMode, AddressCell, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, HostPolicy, PathPolicy,

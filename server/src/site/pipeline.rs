@@ -8,7 +8,7 @@ mod decoration;
 
 use super::accept::add_vary;
 use super::access::{AccessDecision, AccessRules};
-use super::action::{Action, Redirect};
+use super::action::{Action, DRY_RUN_DENIED, Redirect};
 use super::condition::{host_of, scheme_of};
 use super::cors::is_preflight;
 use super::field_changes::{FieldChanges, ResponseSource};
@@ -19,14 +19,14 @@ use super::headers::HeaderEdits;
 use super::listing;
 use super::lookup::{self, AddressChange, FileLookup, FoundBy, FoundFile, OwnNames};
 use super::methods::{discard_content, limit_content, redirect_to_path, respond_to_method};
-use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
+use super::route_table::{AccessScope, CacheScope, FoundRoute, Route, RouteMatch, Site};
 use super::site_state::SiteState;
 use crate::syntax::{Captures, RequestValues, Template, absolute_path};
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
 use selvedge::proto::path::{PathReject, SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
-use selvedge::service::{LogRule, replace_query, set_log_rule};
+use selvedge::service::{CacheUse, LogRule, replace_query, set_cache_use, set_log_rule, set_route_tag};
 use selvedge::{Request, Response, StatusCode};
 #[cfg(feature = "configuration")]
 use std::borrow::Cow;
@@ -208,7 +208,7 @@ impl<'t> Pipeline<'t> {
         let (path, text) = self.read_for_files(request, (Cow::Borrowed(path), text), route);
         #[cfg(feature = "configuration")]
         let path = &*path;
-        self.follow_log_rule(request, route);
+        self.note_route(request, route);
         // Most actions need no captures, so they are found only for those that do.
         let values = || {
             let mut captures = route.pattern.matches(&text).unwrap_or_default();
@@ -239,7 +239,9 @@ impl<'t> Pipeline<'t> {
             }
             Action::Redirect(redirect) => routed(redirect_response(redirect, &values()), ResponseSource::Generated),
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
+            Action::DryRunDeny(_) => unreachable!("a look-up passes over such a route"),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
+            Action::Metrics(metrics) => routed(Box::pin(metrics.respond(request)).await, ResponseSource::Configured),
             #[cfg(feature = "configuration")]
             Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, (path, &text), route) => {
                 routed(Response::error(StatusCode::NOT_FOUND).log_reason(UNLIKE), ResponseSource::Generated)
@@ -260,18 +262,19 @@ impl<'t> Pipeline<'t> {
                 }
             }
             Action::Files(rules) => {
-                let beneath = match rules.path_prefix {
-                    PathPrefix::Kept => None,
-                    PathPrefix::Stripped => path_beneath(&values()),
-                };
+                let is_stripped = rules.path_prefix == PathPrefix::Stripped;
+                let beneath = if is_stripped { path_beneath(&values()) } else { None };
                 let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files), &values).await;
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
         }
     }
 
-    /// Notes whether the log has lines of a route.
-    fn follow_log_rule(&mut self, request: &mut Request, route: &Route) {
+    /// Notes whether the log has lines of a route, and that a file of it was not in the cache of paths.
+    fn note_route(&mut self, request: &mut Request, route: &Route) {
+        if route.action.files().is_some() {
+            set_cache_use(request, CacheUse::Miss);
+        }
         if route.log_rule != LogRule::All {
             set_log_rule(request, route.log_rule);
             // A cached file is sent without a look at its route.
@@ -281,11 +284,16 @@ impl<'t> Pipeline<'t> {
 
     /// Finds the route of a path, and checks its access rules. Request content that its action does not use is discarded.
     async fn find_route(&mut self, request: &mut Request, text: &str) -> Result<RouteMatch<'t>, RoutedResponse<'t>> {
-        let (matched, scope) = self.site.find_route(text, (request, self.client));
+        let FoundRoute { matched, scope, passed_over } = self.site.find_route(text, (request, self.client));
+        if let Some(counter) = passed_over {
+            counter.increment();
+            self.dry_run_reason = Some(DRY_RUN_DENIED);
+        }
         if scope == CacheScope::None {
             self.cache_scope = scope;
         }
         let route = matched.as_ref().map(|matched| matched.route);
+        set_route_tag(request, route.map_or(0, |route| route.tag));
         let cors = route.map_or(self.site.rules.cors.as_ref(), |route| route.cors.as_ref());
         if let Some(cors) = cors {
             // A cached file has no fields of the protocol, some of which depend on the origin.
@@ -423,6 +431,7 @@ impl<'t> Pipeline<'t> {
         // spellings of one path.
         let path_requested = self.decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
         if let (CacheScope::Path, Some(path_requested)) = (self.cache_scope, path_requested) {
+            let resource = (&file.resource, fresh_until, route.tag);
             let requested = absolute_path(&path_requested);
             let changes = FieldChanges::new(&route.file_fields, &route.headers, &requested, Some(file));
             let change = |fields: &mut Fields| changes.apply(fields);

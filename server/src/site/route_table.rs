@@ -1,6 +1,6 @@
 //! The sites and their routes, as one immutable value that all workers share.
 
-use super::access::{AccessRules, DryRunCount, PasswordCache};
+use super::access::{AccessRules, DenialCounter, DryRunCount, PasswordCache};
 use super::action::Action;
 use super::client::TrustedProxies;
 use super::condition::Condition;
@@ -92,6 +92,7 @@ impl SiteRules {
             compress: Compress::Off,
             lease: None,
             log_rule: LogRule::All,
+            tag: 1,
         };
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
     }
@@ -102,6 +103,19 @@ impl SiteRules {
             Action::Files(files) => Some(files),
             _ => None,
         })
+    }
+
+    /// Returns how many requests its routes would have denied, if any is in dry-run mode.
+    fn dry_run_denials(&self) -> Option<(&'static str, u64)> {
+        let counts = self.routes.iter().filter_map(|route| match &route.action {
+            Action::DryRunDeny(counter) => Some(counter),
+            _ => None,
+        });
+        // A route with several patterns has one counter for all of them.
+        let mut counters: Vec<_> = counts.collect();
+        counters.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let sum = counters.into_iter().map(|counter| counter.get()).reduce(|sum, count| sum + count);
+        sum.map(|sum| ("deny", sum))
     }
 
     fn all_access_rules(&self) -> impl Iterator<Item = &AccessRules> + Clone {
@@ -137,6 +151,8 @@ pub(crate) struct Route {
     pub(crate) lease: Option<ResponseLease>,
     /// Which requests of the route are logged.
     pub(crate) log_rule: LogRule,
+    /// The number that identifies the route in its site, from 1: [`selvedge::service::route_tag`].
+    pub(crate) tag: u32,
 }
 
 /// Files that replace error responses and are sent with the status code of the error.
@@ -263,6 +279,15 @@ pub(super) enum AccessScope {
 pub(super) struct RouteMatch<'t> {
     pub(super) route: &'t Route,
     pub(super) document_root: u32,
+}
+
+/// The result of a look-up.
+pub(super) struct FoundRoute<'t> {
+    pub(super) matched: Option<RouteMatch<'t>>,
+    /// Whether the path alone determined the route.
+    pub(super) scope: CacheScope,
+    /// The counter of the first route that would have denied the request.
+    pub(super) passed_over: Option<&'t DenialCounter>,
 }
 
 /// Whether a response may be cached by its path.
@@ -402,11 +427,8 @@ impl RouteTable {
     /// Returns the counts of all access rules in dry-run mode, by site.
     pub(crate) fn dry_run_counts(&self) -> impl Iterator<Item = DryRunCount> {
         self.sites.iter().enumerate().flat_map(|(site, Site { rules, .. })| {
-            AccessRules::dry_run_counts(rules.all_access_rules()).map(move |(rule, count)| DryRunCount {
-                site,
-                rule,
-                count,
-            })
+            let of_rules = AccessRules::dry_run_counts(rules.all_access_rules());
+            of_rules.chain(rules.dry_run_denials()).map(move |(rule, count)| DryRunCount { site, rule, count })
         })
     }
 
@@ -465,27 +487,29 @@ fn document_root_id(document_roots: &mut Vec<DocumentRoot>, first: usize, docume
 }
 
 impl Site {
-    /// Finds the first route that matches, and whether the path alone determined it.
-    ///
-    /// This holds after a rewrite, too. Passing over a route would also pass over its access rules.
-    pub(super) fn find_route(
-        &self,
-        text: &str,
-        (request, client): (&Request, IpAddr),
-    ) -> (Option<RouteMatch<'_>>, CacheScope) {
-        let mut scope = CacheScope::Path;
+    /// Finds the first route that matches. This holds after a rewrite, too: passing over a route would also pass over its
+    /// access rules. Only a route that denies in dry-run mode is passed over.
+    pub(super) fn find_route(&self, text: &str, (request, client): (&Request, IpAddr)) -> FoundRoute<'_> {
+        let mut found = FoundRoute { matched: None, scope: CacheScope::Path, passed_over: None };
         for (route, files) in self.rules.routes.iter().zip(&self.document_roots) {
             if !route.pattern.is_match(text) {
                 continue;
             }
             if !route.conditions.is_empty() {
-                scope = CacheScope::None;
+                found.scope = CacheScope::None;
             }
-            if route.conditions.iter().all(|condition| condition.matches(request, client)) {
-                return (Some(RouteMatch { route, document_root: *files }), scope);
+            if !route.conditions.iter().all(|condition| condition.matches(request, client)) {
+                continue;
             }
+            if let Action::DryRunDeny(counter) = &route.action {
+                found.scope = CacheScope::None;
+                found.passed_over.get_or_insert(counter);
+                continue;
+            }
+            found.matched = Some(RouteMatch { route, document_root: *files });
+            break;
         }
-        (None, scope)
+        found
     }
 
     /// Finds the error page for a status code: the route's, then the site's. Returns its document root id and

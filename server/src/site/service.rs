@@ -18,9 +18,9 @@ use bytes::Bytes;
 #[cfg(feature = "configuration")]
 use selvedge::HalfClosed;
 use selvedge::proto::head::RequestFraming;
-use selvedge::service::authority;
 #[cfg(feature = "configuration")]
 use selvedge::service::set_request_id;
+use selvedge::service::{CacheUse, authority, set_cache_use, set_route_tag};
 use selvedge::{Request, Response, Service, StatusCode};
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -141,7 +141,7 @@ impl SiteService {
         let is_cacheable = site.is_cacheable && request.head().framing == RequestFraming::None;
         // An error needs its error page, and has fields of its own. A route with access rules is never cached.
         let cached = is_cacheable.then(|| files::respond_from_cache(&self.state.cache, namespace, request)).flatten();
-        let cached = cached.filter(headers::is_file_response);
+        let cached = cached.filter(|(response, _)| headers::is_file_response(response));
         let decision = match (site.access_scope, &cached) {
             (AccessScope::Route, None) => {
                 return FastPath::Continue(Pipeline::new(
@@ -155,7 +155,11 @@ impl SiteService {
             _ => site.rules.access.check_client(client),
         };
         match (cached, decision) {
-            (Some(response), AccessDecision::Allow) => FastPath::Responded(response),
+            (Some((response, route)), AccessDecision::Allow) => {
+                set_route_tag(request, route);
+                set_cache_use(request, CacheUse::Hit);
+                FastPath::Responded(response)
+            }
             (_, decision) => {
                 FastPath::Continue(Pipeline::new(&self.state, site, namespace, ClientAccess::checked(client, decision)))
             }

@@ -25,6 +25,7 @@ use selvedge_proto::method::Method;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 /// Sends a request and awaits the head of its response.
 pub(in crate::client) async fn send(
@@ -36,9 +37,13 @@ pub(in crate::client) async fn send(
 ) -> Result<IncomingResponse, ClientError> {
     let method = Method::from_token(&head.method);
     let group = table.group(to);
-    let lease = match table.take_idle(&group) {
-        Some(lease) => lease,
-        None => Box::pin(open::open(table, &group, timeouts.connect, ApplicationProtocol::Http1)).await?,
+    let (lease, connect_time) = match table.take_idle(&group) {
+        Some(lease) => (lease, None),
+        None => {
+            let began = Instant::now();
+            let lease = Box::pin(open::open(table, &group, timeouts.connect, ApplicationProtocol::Http1)).await?;
+            (lease, Some(began.elapsed()))
+        }
     };
     let framing = framing_of(content);
     let upgrade = if head.offers_upgrade(framing) { UpgradeOffer::Offered } else { UpgradeOffer::None };
@@ -62,7 +67,7 @@ pub(in crate::client) async fn send(
     }
     let result = poll_fn(|cx| exchange.poll_head(content, interim, cx)).await;
     match result {
-        Ok(()) => exchange.into_response(content).await,
+        Ok(()) => exchange.into_response(content).await.map(|response| IncomingResponse { connect_time, ..response }),
         Err((phase, kind)) => Err(exchange.failed(phase, kind)),
     }
 }
@@ -237,7 +242,7 @@ impl Http1Exchange {
         if let Some(protocol) = protocol {
             let tunnel = Tunnel::new(TunnelEnd::Connection(self.lease), protocol, self.timeouts.tunnel);
             let content = ResponseContent::complete(Bytes::new(), length);
-            return Ok(IncomingResponse { status, fields, content, upgrade: Some(tunnel) });
+            return Ok(IncomingResponse { status, fields, content, upgrade: Some(tunnel), connect_time: None });
         }
         let rest = Http1Content {
             framing: framing.into(),
@@ -253,7 +258,7 @@ impl Http1Exchange {
             splice_bytes_min: SPLICE_BYTES_MIN,
         };
         let content = begin_content(rest, length).await?;
-        Ok(IncomingResponse { status, fields, content, upgrade: None })
+        Ok(IncomingResponse { status, fields, content, upgrade: None, connect_time: None })
     }
 }
 

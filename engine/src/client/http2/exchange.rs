@@ -2,7 +2,7 @@
 
 use super::connection::Http2State;
 use super::handle::StreamHandle;
-use super::pick::{await_settings, pick};
+use super::pick::{await_settings, has_room, pick};
 use super::stream::{StreamFailure, StreamHead, StreamState};
 use super::task::is_success;
 use super::tunnel_end::Http2TunnelEnd;
@@ -26,7 +26,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The upstream cannot switch to another protocol as the request demands. Another upstream may do so.
 pub(in crate::client) const UPGRADE_UNSUPPORTED: ClientError =
@@ -45,7 +45,12 @@ pub(in crate::client) async fn send(
     let group = table.group(to);
     let is_connect = form == Http2Form::ExtendedConnect;
     let has_content = !content.is_empty();
+    // The clock is read only if a connection has to be opened or awaited.
+    let mut began = None;
     let (stream, connection_use) = loop {
+        if began.is_none() && !has_room(&group) {
+            began = Some(Instant::now());
+        }
         let connection = pick(table, &group, timeouts.connect).await?;
         if is_connect {
             await_settings(&group, &connection).await?;
@@ -73,18 +78,20 @@ pub(in crate::client) async fn send(
             Err(OpenError::ConnectionEnding) => *is_ending = true,
         }
     };
+    let connect_time = began.map(|began| began.elapsed());
     let upload = if has_content { UploadState::Reading } else { UploadState::Over };
     let mut exchange = Http2Exchange { stream, upload, chunk: Bytes::new() };
     let received = poll_fn(|cx| exchange.poll_head(content, (timeouts, &mut *interim), cx)).await;
     let received = received.map_err(|error| error.on(connection_use))?;
     if is_connect && is_success(received.status) {
-        return Ok(exchange.into_tunnel(received, head, timeouts.tunnel));
+        return Ok(IncomingResponse { connect_time, ..exchange.into_tunnel(received, head, timeouts.tunnel) });
     }
     if is_connect {
         // The upstream refuses, and nothing follows.
         exchange.stream.write_end(None);
     }
-    exchange.into_response(received, std::mem::take(content), timeouts.silence).await
+    let response = exchange.into_response(received, std::mem::take(content), timeouts.silence).await?;
+    Ok(IncomingResponse { connect_time, ..response })
 }
 
 /// The part of the request that is not sent.
@@ -202,7 +209,8 @@ impl Http2Exchange {
         let protocol = request.upgrade.clone().unwrap_or_default();
         let tunnel = Tunnel::new(TunnelEnd::Stream(Http2TunnelEnd(self.stream)), protocol, silence);
         let content = ResponseContent::complete(Bytes::new(), Some(0));
-        IncomingResponse { status: StatusCode::SWITCHING_PROTOCOLS, fields, content, upgrade: Some(tunnel) }
+        let status = StatusCode::SWITCHING_PROTOCOLS;
+        IncomingResponse { status, fields, content, upgrade: Some(tunnel), connect_time: None }
     }
 
     /// Returns the response.
@@ -237,7 +245,7 @@ impl Http2Exchange {
                     piece?;
                 }
                 let content = ResponseContent::complete(Bytes::new(), length);
-                return Ok(IncomingResponse { status, fields, content, upgrade: None });
+                return Ok(IncomingResponse { status, fields, content, upgrade: None, connect_time: None });
             }
             rest.first = match poll_fn(|cx| Poll::Ready(rest.poll_piece(cx))).await {
                 Poll::Ready(first) => first.transpose()?,
@@ -249,7 +257,7 @@ impl Http2Exchange {
             };
             ResponseContent::streaming(Box::pin(rest), length)
         };
-        Ok(IncomingResponse { status, fields, content, upgrade: None })
+        Ok(IncomingResponse { status, fields, content, upgrade: None, connect_time: None })
     }
 }
 

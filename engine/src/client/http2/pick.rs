@@ -44,6 +44,11 @@ pub(super) async fn pick(
     }
 }
 
+/// Whether an open connection has room for a stream, and no request waits for one.
+pub(super) fn has_room(group: &Group) -> bool {
+    group.waiting.is_empty() && usable(group).is_some()
+}
+
 /// All streams are in use, and stayed so.
 const STREAMS_EXHAUSTED: ClientError =
     ClientError::new(ClientPhase::Connect, ClientErrorKind::StreamsExhausted, RetrySafety::NotSent);

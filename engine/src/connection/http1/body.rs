@@ -20,6 +20,7 @@ use selvedge_proto::limits::MessageLimits;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
 
 /// The content of the current request, if it has any.
 #[derive(Default)]
@@ -57,6 +58,7 @@ impl RequestBody {
             bytes_since_yield: 0,
             time_waited: 0,
             reader: None,
+            ended_at: None,
         }));
         length
     }
@@ -65,6 +67,12 @@ impl RequestBody {
     #[inline]
     pub(super) fn is_none(&self) -> bool {
         self.0.borrow().is_none()
+    }
+
+    /// Returns when all of the content had arrived and was read; `None` without content or before that.
+    #[inline]
+    pub(super) fn ended_at(&self) -> Option<Instant> {
+        self.0.borrow().as_ref().and_then(|content| content.ended_at)
     }
 
     /// Wakes the reader, which may be a task of the application. Returns whether one waits.
@@ -362,7 +370,7 @@ fn take_piece(
             content.expects_continue = false;
             *remaining -= available as u64;
             if *remaining == 0 {
-                content.remaining = Remaining::Nothing(None);
+                content.end(None);
             }
             Ok(Some(take_bytes(input, available)))
         }
@@ -388,7 +396,7 @@ fn take_piece(
                 }
             };
             if let Some(trailers) = trailers {
-                content.remaining = Remaining::Nothing(Some(trailers));
+                content.end(Some(trailers));
             }
             Ok((!joined.is_empty()).then(|| joined.into()))
         }

@@ -7,6 +7,7 @@ use crate::service::{ContentError, StreamId};
 use selvedge_proto::field::Fields;
 use selvedge_proto::http1::chunked::ChunkedDecoder;
 use std::task::Waker;
+use std::time::Instant;
 
 /// The content of the current request.
 pub(super) struct BodyState {
@@ -27,6 +28,8 @@ pub(super) struct BodyState {
     /// Time spent waiting for the client, without the application's own time.
     pub(super) time_waited: Tick,
     pub(super) reader: Option<Waker>,
+    /// When all of it had arrived.
+    pub(super) ended_at: Option<Instant>,
 }
 
 /// What of the content has not arrived.
@@ -55,6 +58,12 @@ pub(super) enum BodyPhase {
 impl BodyState {
     pub(super) fn is_done(&self) -> bool {
         matches!(self.remaining, Remaining::Nothing(_))
+    }
+
+    /// Ends the content, with trailers if it was chunked.
+    pub(super) fn end(&mut self, trailers: Option<Fields>) {
+        self.remaining = Remaining::Nothing(trailers);
+        self.ended_at = Some(Instant::now());
     }
 
     /// Starts to wait for the client at `now`.

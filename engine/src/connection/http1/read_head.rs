@@ -104,6 +104,9 @@ impl<S: Stream> Connection<S> {
                     }
                     Ok(false) => {}
                 }
+                if app.observer.wants_elapsed() && has_partial_head(transport) {
+                    transport.marks.begin_head();
+                }
                 transport.flush().await.map_err(Exit::Closed)?;
                 if has_partial_head(transport) && !(is_timed && transport.timeouts.deadline() == Deadline::RequestHead)
                 {

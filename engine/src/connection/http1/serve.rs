@@ -51,10 +51,22 @@ pub(in crate::connection) fn serve<S: Stream, T: Service, O: Observer>(
             };
             connection.attach_extensions(&mut request, app);
             let began = app.observer.wants_elapsed().then(Instant::now);
+            if let Some(began) = began {
+                connection.transport.marks.take(began, &mut request.inner.log_info.phases);
+            }
+            let mut has_waited = false;
             let response = {
                 let mut call = pin!(app.service.call(&mut request));
-                poll_fn(|cx| poll_call(connection, cx, call.as_mut(), app)).await
+                poll_fn(|cx| {
+                    let polled = poll_call(connection, cx, call.as_mut(), app);
+                    has_waited |= polled.is_pending();
+                    polled
+                })
+                .await
             };
+            if has_waited {
+                request.inner.log_info.end_application(began);
+            }
             let sent = match connection.respond(request, response, app, began) {
                 ControlFlow::Break(sent) => sent,
                 ControlFlow::Continue(sending) => sending.await,
@@ -149,7 +161,7 @@ impl<S: Stream> Connection<S> {
     /// one remains.
     fn respond<'a, T: Service, O: Observer>(
         &'a self,
-        request: Request,
+        mut request: Request,
         response: Result<Response, CloseReason>,
         app: &'a AppContext<T, O>,
         began: Option<Instant>,
@@ -164,6 +176,7 @@ impl<S: Stream> Connection<S> {
         match rest {
             None => ControlFlow::Break(self.finish_exchange(request, record, app, began)),
             Some(rest) => {
+                request.inner.log_info.waited_to_send = true;
                 let sending = Sending { pending: Some((request, record)), app, connection: self, began };
                 ControlFlow::Continue(Box::pin(sending.send(rest)))
             }
@@ -173,12 +186,13 @@ impl<S: Stream> Connection<S> {
     /// Reports a request whose response was sent or failed, and returns pipelined bytes to the receive buffer.
     fn finish_exchange<T, O: Observer>(
         &self,
-        request: Request,
+        mut request: Request,
         mut record: ResponseRecord,
         app: &AppContext<T, O>,
         began: Option<Instant>,
     ) -> Sent {
         record.blame_upstream(&request);
+        request.inner.log_info.end_content(began, self.body.ended_at());
         record.report(app, &self.transport, &request, self.facts(began));
         let mut inner = request.inner;
         let consumed = inner.start + inner.head.len;

@@ -56,12 +56,16 @@ pub(super) fn call<'a, S: Stream, T: Service, O: Observer>(
 ) -> impl Future<Output = Called> + use<'a, S, T, O> {
     async move {
         let mut calling = Calling { active: Some(active), connection, app };
+        let mut has_waited = false;
         let response = {
             let request = &mut calling.active.as_mut().expect(ACTIVE_UNTIL_RESPONSE).request;
             // The call itself may panic, not only its future.
             let mut call = pin!(async { app.service.call(request).await });
             poll_fn(|cx| match panic::catch(|| call.as_mut().poll(cx)) {
-                Ok(polled) => polled,
+                Ok(polled) => {
+                    has_waited |= polled.is_pending();
+                    polled
+                }
                 Err(message) => {
                     app.observer.event(&ServerEvent::Panic { peer: connection.transport.ends.peer, message });
                     Poll::Ready(Response::engine_error(StatusCode::INTERNAL_SERVER_ERROR, "").log_reason(PANICKED))
@@ -69,8 +73,19 @@ pub(super) fn call<'a, S: Stream, T: Service, O: Observer>(
             })
             .await
         };
-        Called { active: calling.active.take().expect(ACTIVE_UNTIL_RESPONSE), response }
+        let mut active = calling.active.take().expect(ACTIVE_UNTIL_RESPONSE);
+        if has_waited {
+            active.request.inner.log_info.end_application(active.began);
+        }
+        Called { active, response }
     }
+}
+
+/// Ends the content of a request whose response is complete.
+pub(super) fn finish_content<S: Stream>(active: &mut ActiveRequest, connection: &Connection<S>) {
+    let ended = connection.contents.borrow().ended_at(active.stream);
+    active.request.inner.log_info.end_content(active.began, ended);
+    connection.finish_content(active.stream);
 }
 
 /// Reports a request whose response is complete or has failed, and releases its memory.

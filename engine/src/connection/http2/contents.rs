@@ -13,6 +13,7 @@ use selvedge_proto::head::Expectation;
 use selvedge_proto::http2::StreamId;
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 /// A piece is not joined to one that would be longer than this. Each piece costs memory besides its bytes.
 const JOINED_BYTES_MAX: usize = 4096;
@@ -36,6 +37,8 @@ pub(super) struct StreamContent {
     trailers: Option<Fields>,
     reader: Option<Waker>,
     timing: Timing,
+    /// When all of it had arrived.
+    ended_at: Option<Instant>,
 }
 
 /// Whether the time limits apply while the application waits.
@@ -161,6 +164,7 @@ impl Contents {
             trailers: None,
             reader: None,
             timing: Timing::Limited,
+            ended_at: None,
         });
     }
 
@@ -241,8 +245,14 @@ impl Contents {
         if content.phase == ContentPhase::Arriving {
             content.phase = ContentPhase::Complete;
             content.trailers = trailers;
+            content.ended_at = Some(Instant::now());
         }
         content.reader.take()
+    }
+
+    /// Returns when all of the content of a request had arrived; `None` without content or before that.
+    pub(super) fn ended_at(&self, stream: StreamId) -> Option<Instant> {
+        self.find(stream)?.ended_at
     }
 
     /// Fails the content of a request that is not complete. Returns the reader that waits for it.

@@ -102,6 +102,9 @@ where
             inner.interim_sender = Some(InterimSender { source: source(), stream: id });
         }
         let began = self.app.observer.wants_elapsed().then(Instant::now);
+        if let Some(began) = began {
+            transport.marks.take(began, &mut inner.log_info.phases);
+        }
         self.start_call(ActiveRequest { request: Request { inner }, stream, began });
     }
 

@@ -1,6 +1,6 @@
 //! Writes a response: its head, and its content as far as that is small and available.
 
-use super::call::{ActiveRequest, Called, finish};
+use super::call::{ActiveRequest, Called, finish, finish_content};
 use super::connection::Connection;
 use super::output::Outgoing;
 use super::pending::PendingResponse;
@@ -63,13 +63,14 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
         Body::Empty | Body::Upgrade(_) => None,
     };
     let Some(content) = content else {
-        connection.finish_content(active.stream);
+        finish_content(&mut active, connection);
         finish(active, record, connection, app);
         return AfterHead::Finished;
     };
     if is_conversation(&content, record.fields.get()) {
         connection.contents.borrow_mut().lift_limits(active.stream);
     }
+    active.request.inner.log_info.waited_to_send = true;
     let lease = lease.map(|lease| connection.transport.timeouts.hold(lease));
     let response =
         PendingResponse { active, record, content, waits_for_content: false, stall: None, arrived_bytes: 0, lease };

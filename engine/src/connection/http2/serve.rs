@@ -2,7 +2,7 @@
 //!
 //! In a turn it receives, calls the application, and sends. All frames of a turn leave in one send.
 
-use super::call::{ActiveRequest, Called, call};
+use super::call::{ActiveRequest, Called, call, finish_content};
 use super::connection::Connection;
 use super::data_frame::SendStep;
 use super::output::Outgoing;
@@ -341,7 +341,7 @@ where
 
     /// Reports a response that is complete or has failed.
     pub(super) fn end_response(&mut self, place: u32, outcome: Result<(), CloseReason>) {
-        let Some(response) = self.streams.remove(place) else { return };
+        let Some(mut response) = self.streams.remove(place) else { return };
         let stream = response.active.stream;
         let outcome = outcome.map_err(|reason| match self.connection.failure_of_content(stream) {
             // The application fails its response, as it cannot read the content.
@@ -349,7 +349,7 @@ where
             _ => reason,
         });
         match outcome {
-            Ok(()) => self.connection.finish_content(stream),
+            Ok(()) => finish_content(&mut response.active, self.connection),
             Err(reason) => {
                 self.connection.drop_content(stream);
                 let code = if is_late(reason) { ErrorCode::CANCEL } else { ErrorCode::INTERNAL_ERROR };

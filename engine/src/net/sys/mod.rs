@@ -1,5 +1,5 @@
-//! The only module with `unsafe` code: epoll registration, mapped files, limits of started programs, and the ring with all
-//! memory that the kernel uses. Any module may use it.
+//! The only module with `unsafe` code: epoll registration, mapped files, memory that processes share, limits of started
+//! programs, and the ring with all memory that the kernel uses. Any module may use it.
 //!
 //! The safety argument for a descriptor is always that it stays open while it is registered.
 #![allow(unsafe_code, reason = "epoll registration, memory mapping, io_uring and limits before exec need unsafe calls")]
@@ -9,6 +9,7 @@ pub(crate) mod command;
 #[cfg(test)]
 pub(crate) mod faults;
 pub(crate) mod ring;
+pub(crate) mod shared_memory;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::cell::OnceCell;

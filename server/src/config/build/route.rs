@@ -7,8 +7,8 @@ use super::unreachable_routes::EarlierRoutes;
 use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
 use super::wildcards::Wildcards;
-use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
-use crate::config::model::{Action, Files, Route, RouteLog, Switch, When};
+use super::{Builder, Inherited, MachineRequirementKind, PageUse, enforcement, texts};
+use crate::config::model::{Action, Enforcement, Files, Route, RouteLog, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
 use crate::config::tree::{Block, Item, SpannedValue};
@@ -32,16 +32,19 @@ impl Builder<'_, '_> {
         let response_settings = self.response_settings(block, site.root.as_ref(), &wildcards);
         // The conditions of a route with a problem may not be those that are meant.
         if !item.has_problem && self.reader.problems.len() == problems_before {
-            let has_list = block.get("when").is_some_and(|item| item.block().has_list());
+            // Requests that such a route matches may reach later ones.
+            let is_passed_over = matches!(action, Action::Deny { enforcement: Enforcement::DryRun, .. })
+                || block.get("when").is_some_and(|item| item.block().has_list());
             for (pattern, given) in patterns.iter().zip(&item.arguments) {
-                let problem = earlier_routes.add(pattern, (!has_list).then_some(&when), given.at);
+                let problem = earlier_routes.add(pattern, (!is_passed_over).then_some(&when), given.at);
                 self.reader.problems.extend(problem);
             }
         }
         let body_bytes_max = block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number());
         let compress = block.get("compress").map_or(site.compress, |item| Switch::from(item.first().flag()));
         let log = block.get("log").map_or(RouteLog::All, |item| route_log(item, &mut self.reader.problems));
-        Route { access, body_bytes_max, compress, action, response_settings, patterns, when, log }
+        let name = block.get("name").map(|item| item.first().text().to_owned());
+        Route { name, access, body_bytes_max, compress, action, response_settings, patterns, when, log }
     }
 
     fn action(
@@ -58,7 +61,7 @@ impl Builder<'_, '_> {
                 self.problem(problem.suggest(format!("write one of {}", ACTIONS.join(", "))));
             }
             // A placeholder; the model is not used after a problem.
-            return Action::Deny { status: 404 };
+            return Action::Deny { status: 404, enforcement: Enforcement::Enforce };
         };
         for other in actions {
             let problem = Problem::new(other.at, "a second action in a route").see_also(item.at, "the first one");
@@ -79,6 +82,7 @@ impl Builder<'_, '_> {
             }
             "rewrite" => Action::Rewrite { target: self.target(item.first(), wildcards) },
             "respond" => self.respond(item, wildcards),
+            "metrics" => Action::Metrics,
             "proxy" => {
                 check_file_settings(route.block(), item, &mut self.reader.problems);
                 Action::Proxy(proxy(self, item, (patterns, wildcards)))
@@ -88,7 +92,7 @@ impl Builder<'_, '_> {
                 check_file_settings(route.block(), item, &mut self.reader.problems);
                 Action::Gateway(gateway(self, item, patterns, site))
             }
-            _ => Action::Deny { status: status(item.required("status")) },
+            _ => Action::Deny { status: status(item.required("status")), enforcement: enforcement(item) },
         }
     }
 

@@ -9,8 +9,8 @@ use super::tls::{
 use super::upstream::{declared_upstreams, used_upstreams};
 use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
-    Acme, ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, LogSettings, Process, Settings,
-    Supervision, Switch, TrustedProxies, UpstreamLimits,
+    Acme, ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, LogSettings, Process,
+    RemoteControl, Settings, Supervision, Switch, TrustedProxies, UpstreamLimits,
 };
 use crate::config::position::Span;
 use crate::config::problem::Problem;
@@ -22,6 +22,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// Mode of a Unix socket for metrics: its owner and its group may connect.
+const METRICS_SOCKET_MODE: u32 = 0o660;
 /// Default mode of a Unix socket: everyone may connect, as with a port.
 const SOCKET_MODE: u32 = 0o666;
 
@@ -49,6 +51,7 @@ impl Builder<'_, '_> {
         let listeners = self.listeners(top, &acme);
         self.has_tls = listeners.iter().any(|listener| listener.tls == Switch::On);
         let remote_control = remote_control(self, top, (&listeners, &acme));
+        let metrics = metrics(self, top, (&listeners, remote_control.as_ref()));
         self.listeners.clone_from(&listeners);
         self.has_invalid_upstream = top.has_any_invalid(&["upstream"]);
         declared_upstreams(self, top);
@@ -63,6 +66,7 @@ impl Builder<'_, '_> {
             ticket_keys: ticket_keys(self, top),
             certificate_folder,
             remote_control,
+            metrics,
             acme,
             upstreams,
             sites,
@@ -288,6 +292,28 @@ fn wildcard_port(address: &Address, family: Family) -> Option<u16> {
         }
         _ => None,
     }
+}
+
+/// Builds the listener of metrics.
+fn metrics(
+    builder: &mut Builder<'_, '_>,
+    top: &Block,
+    (listeners, remote): (&[Listener], Option<&RemoteControl>),
+) -> Option<Listener> {
+    let given = top.get("metrics")?.first();
+    let Value::Listen(address) = &given.value else { unreachable!("the table requires an address") };
+    let address = address.clone();
+    let mut others = listeners.iter().cloned().chain(remote.map(RemoteControl::listener));
+    // Also for port 0: a socket is known by the address of its setting.
+    if others.any(|other| other.address == address) {
+        let problem = Problem::new(given.at, "another listener has this address and port");
+        builder.problem(problem.suggest("write another port, or use the action `metrics` in a route"));
+        return None;
+    }
+    builder.require(given.at, MachineRequirementKind::ListenAddress(address.clone()));
+    let mode = if matches!(address, Address::Unix(_)) { METRICS_SOCKET_MODE } else { 0 };
+    let (tls, plain_http2, proxy_protocol) = (Switch::Off, Switch::Off, Switch::Off);
+    Some(Listener { address, mode, is_ipv6_only: false, tls, plain_http2, proxy_protocol })
 }
 
 fn trusted_proxies(top: &Block) -> TrustedProxies {

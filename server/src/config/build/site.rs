@@ -269,6 +269,7 @@ impl Inherited {
 /// The route of a site with a root, for paths that no other route matches.
 fn last_route(files: Files, inherited: &Inherited) -> Route {
     Route {
+        name: None,
         patterns: vec![Pattern::everything()],
         when: When::default(),
         access: inherited.access.clone(),

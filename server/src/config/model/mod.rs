@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) certificate_folder: PathBuf,
     /// `None`: no remote commands.
     pub(crate) remote_control: Option<RemoteControl>,
+    /// Where metrics are read; `None` for no listener.
+    pub(crate) metrics: Option<Listener>,
     pub(crate) acme: Acme,
     /// Those that routes use.
     pub(crate) upstreams: Vec<Upstream>,
@@ -366,6 +368,8 @@ pub(crate) struct ErrorPage {
 /// A route of a site.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Route {
+    /// In metrics and in the flight recorder; `None` for the first pattern.
+    pub(crate) name: Option<String>,
     /// At least one; any of them matches.
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) when: When,
@@ -503,7 +507,8 @@ pub(crate) enum Action {
     Redirect { target: Template, status: u16 },
     Rewrite { target: Template },
     Respond { status: u16, body: TextTemplate, content_type: String },
-    Deny { status: u16 },
+    Deny { status: u16, enforcement: Enforcement },
+    Metrics,
     Proxy(Proxy),
     Gateway(Gateway),
 }
@@ -544,5 +549,13 @@ impl TrailingSlash {
             Self::Add => "add",
             Self::Remove => "remove",
         }
+    }
+}
+
+impl Route {
+    /// Returns the name of the route in metrics and in the flight recorder.
+    pub(crate) fn label(&self) -> String {
+        let pattern = || self.patterns.first().map(ToString::to_string);
+        self.name.clone().or_else(pattern).unwrap_or_default()
     }
 }

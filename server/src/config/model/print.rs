@@ -46,6 +46,9 @@ impl Display for Settings {
         if let Some(remote) = &self.remote_control {
             lines.line(remote)?;
         }
+        if let Some(listener) = &self.metrics {
+            lines.line(format_args!("metrics {}", quote(&listener.address.to_string())))?;
+        }
         lines.braces("acme", |lines| self.acme.write(lines))?;
         lines.braces("limits", |lines| self.limits.write(lines))?;
         lines.braces("log", |lines| {

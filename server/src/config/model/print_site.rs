@@ -121,6 +121,9 @@ impl Route {
     fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         let case = self.patterns.first().map_or("", |pattern| case(pattern.case()));
         lines.braces(format_args!("route {}{case}", quoted(&self.patterns)), |lines| {
+            if let Some(name) = &self.name {
+                lines.line(format_args!("name {}", quote(name)))?;
+            }
             if self.when != When::default() {
                 let conditions = &self.when.conditions;
                 lines.braces("when", |lines| conditions.iter().try_for_each(|condition| condition.write(lines)))?;
@@ -258,7 +261,10 @@ impl Action {
                 let body = if body.is_empty() { body } else { format!(" {}", quote(&body)) };
                 lines.line(format_args!("respond {status}{body} content-type={}", quote(content_type)))
             }
-            Self::Deny { status } => lines.line(format_args!("deny status={status}")),
+            Self::Deny { status, enforcement } => {
+                lines.line(format_args!("deny status={status}{}", dry_run(*enforcement)))
+            }
+            Self::Metrics => lines.line("metrics"),
             Self::Proxy(proxy) => proxy.write(lines),
             Self::Gateway(gateway) => gateway.write(lines),
         }

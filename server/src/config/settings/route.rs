@@ -1,6 +1,8 @@
 //! Settings of a route: its conditions and its one action.
 
-use super::{BlockKind, DefaultValue, IGNORE_CASE, Setting, any_number, list, one, optional, property, setting};
+use super::{
+    BlockKind, DRY_RUN, DefaultValue, IGNORE_CASE, Setting, any_number, list, one, optional, property, setting,
+};
 use crate::config::value::ValueKind;
 
 const ROUTE: &[BlockKind] = &[BlockKind::Route];
@@ -9,8 +11,8 @@ const FILES: &[BlockKind] = &[BlockKind::Files];
 const FILES_AND_PHP: &[BlockKind] = &[BlockKind::Files, BlockKind::Php];
 
 /// The actions. A route has exactly one.
-pub(crate) const ACTIONS: [&str; 10] =
-    ["files", "redirect", "rewrite", "respond", "deny", "proxy", "php", "fastcgi", "scgi", "cgi"];
+pub(crate) const ACTIONS: [&str; 11] =
+    ["files", "redirect", "rewrite", "respond", "deny", "metrics", "proxy", "php", "fastcgi", "scgi", "cgi"];
 
 pub(super) const SETTINGS: &[Setting] = &[
     setting(ROUTE, "when", "Further conditions for the route to match. All of them have to hold.")
@@ -163,6 +165,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("they have")
         .details("A route with conditions in `when` before the one for all requests leaves out what the conditions name.")
         .example("route \"/health\" { log #false; respond 200 \"ok\"; }\nroute \"/*\" { log #true status=\"400-599\"; files; }"),
+    setting(ROUTE, "name", "Name of the route in metrics and in the flight recorder.")
+        .arguments(&[one("name", ValueKind::Text)])
+        .if_absent("its first pattern")
+        .details("Routes of a site with one name are counted together: [metrics.md](metrics.md).")
+        .example("route \"/api/*\" \"/v2/*\" { name \"api\"; proxy \"localhost:9000\"; }"),
     setting(ROUTE, "redirect", "Action: redirects the client, and keeps the query.")
         .arguments(&[one("target", ValueKind::RedirectTarget)])
         .properties(&[property(
@@ -212,12 +219,23 @@ pub(super) const SETTINGS: &[Setting] = &[
         )
         .example("route \"/health\" { respond 200 \"ok\" }"),
     setting(ROUTE, "deny", "Action: refuses the request.")
-        .properties(&[property(
-            "status",
-            ValueKind::Status { min: 400, max: 599 },
-            DefaultValue::Text("403"),
-            "Status code of the refusal.",
-        )])
+        .properties(&[
+            property(
+                "status",
+                ValueKind::Status { min: 400, max: 599 },
+                DefaultValue::Text("403"),
+                "Status code of the refusal.",
+            ),
+            DRY_RUN,
+        ])
         .if_absent("no action")
+        .details("With `dry-run=#true`, a request that the route matches is counted and logged, and the next matching route applies.")
         .example("route \"/private/*\" { deny status=404 }"),
+    setting(ROUTE, "metrics", "Action: responds with the metrics of the server.")
+        .if_absent("no action")
+        .details(
+            "The text is that of the listener of `metrics` at the top level, and the response is for GET and HEAD. Metrics name \
+             sites, routes and upstreams, so `ip-access` or `basic-auth` decides who gets them: [metrics.md](metrics.md).",
+        )
+        .example("route \"/metrics\" {\n    ip-access { allow \"10.0.0.0/8\"; }\n    metrics\n}"),
 ];

@@ -107,6 +107,16 @@ pub(super) const SETTINGS: &[Setting] = &[
              [operations.md](operations.md#remote-commands). Without one, no remote command is accepted.",
         )
         .example("control \"https://control.example.com:8443\" client-ca=\"operators.pem\""),
+    setting(TOP, "metrics", "An address at which Prometheus reads the metrics of the server.")
+        .arguments(&[one("address", ValueKind::Listen)])
+        .if_absent("no listener")
+        .details(
+            "A thread of its own responds there with metrics in OpenMetrics or in the text format of Prometheus, at every path, \
+             without TLS and without a password: name an address that only your network reaches. A change takes effect at the \
+             next start. The action `metrics` of a route is an alternative with the access rules of the route: \
+             [metrics.md](metrics.md).",
+        )
+        .example("metrics \"127.0.0.1:9100\""),
     setting(TOP, "trusted-proxies", "Networks of proxies whose forwarding field is trusted.")
         .arguments(&[list("network", ValueKind::Proxy)])
         .properties(&[property(

@@ -1,13 +1,15 @@
 //! What an observer counts beside logging.
 
 use super::{Directory, config, lines};
-use crate::log::{Counters, Format, LogObserver, Logs, NamedCounts};
+use crate::log::{CounterLabels, Counters, Format, LogObserver, Logs, NamedCounts, SiteLabels};
 use crate::process::connect;
 use selvedge::proto::field::Fields;
 use selvedge::proto::field_section::MalformedMessage;
 use selvedge::proto::http2::StreamError;
 use selvedge::proto::{Persistence, StatusCode};
-use selvedge::service::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent, StreamId, UNIX_PEER};
+use selvedge::service::{
+    CloseReason, Closed, Exchange, Phase, PhaseTimes, ResponseOutcome, ServerEvent, StreamId, UNIX_PEER,
+};
 use selvedge::{Limits, Observer};
 use std::sync::Arc;
 
@@ -15,12 +17,17 @@ fn named<const N: usize>(counts: [(&'static str, u64); N]) -> NamedCounts {
     counts.into_iter().map(|(name, count)| (name.into(), count)).collect()
 }
 
+/// Requests of no site only.
+fn labels() -> Arc<CounterLabels> {
+    Arc::new(CounterLabels::new(vec![SiteLabels::default()]))
+}
+
 #[test]
 fn a_stream_that_is_reset_has_a_line_with_its_reason() {
     let directory = Directory::new();
     let logs = Logs::start(&config(&directory, [], vec![]), connect).unwrap_or_else(|problem| panic!("{problem}"));
     let counters = Arc::<Counters>::default();
-    let observer = LogObserver::new(&logs, &Limits::default()).with_counters(&counters);
+    let observer = LogObserver::new(&logs, &Limits::default()).with_counters(&counters, &labels());
     let malformed = CloseReason::MessageMalformed(MalformedMessage::HostDiffers);
     for (status, reset) in [(200, CloseReason::SendTooSlow), (400, malformed), (499, CloseReason::ClientCancelled)] {
         observer.finished(&Exchange {
@@ -42,6 +49,7 @@ fn a_stream_that_is_reset_has_a_line_with_its_reason() {
             unix_time: 0,
             elapsed: None,
             completed_at: None,
+            phases: PhaseTimes::default(),
         });
     }
     observer.event(&ServerEvent::StreamsRefused { peer: UNIX_PEER, error: StreamError::StreamsTooMany, count: 28 });
@@ -73,7 +81,7 @@ fn events_and_closes_are_counted_by_name() {
     assert!(!LogObserver::new(&none, &Limits::default()).wants_elapsed(), "the clock is not looked at for nothing");
     none.flush_and_join();
     let counters = Arc::<Counters>::default();
-    let first = plain.with_counters(&counters);
+    let first = plain.with_counters(&counters, &labels());
     let second = first.clone();
     for observer in [&first, &second] {
         assert!(observer.wants_elapsed());

@@ -6,6 +6,7 @@ use crate::log::print_line;
 use crate::process::control::{self, ControlCommand, ControlReply, StatusFormat};
 use crate::process::link::{FromChild, WaitOutcome};
 use crate::process::lock::lock;
+use crate::recorder::LastQuery;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -22,6 +23,8 @@ pub(crate) trait ControlHandler: Send + Sync + 'static {
     fn status(&self, form: StatusFormat) -> String;
     /// Returns the state of the certificates that the server gets by itself.
     fn certificates(&self, form: StatusFormat) -> String;
+    /// Returns the last requests that a query selects.
+    fn last(&self, query: &LastQuery) -> String;
     /// Stops accepting because another process serves. A stop follows.
     fn stop_listening(&self);
     /// Returns how many responses may last after a hand-over.
@@ -65,6 +68,7 @@ impl ServingProcess {
             return match command {
                 ControlCommand::Status(form) => ControlReply::Done(handler.status(form)),
                 ControlCommand::Certificates(form) => ControlReply::Done(handler.certificates(form)),
+                ControlCommand::Last(query) => ControlReply::Done(handler.last(&query)),
                 ControlCommand::Stop => ControlReply::Done(STOPPING.to_owned()),
                 ControlCommand::Reload | ControlCommand::Upgrade | ControlCommand::ReopenLogs => shutting_down(),
             };
@@ -73,6 +77,7 @@ impl ServingProcess {
             ControlCommand::Reload => self.reload(handler),
             ControlCommand::Status(form) => ControlReply::Done(handler.status(form)),
             ControlCommand::Certificates(form) => ControlReply::Done(handler.certificates(form)),
+            ControlCommand::Last(query) => ControlReply::Done(handler.last(&query)),
             ControlCommand::Upgrade => {
                 let reply =
                     self.replace(&FromChild::Upgrade, "an upgrade needs a supervisor, and this process has none");

@@ -7,6 +7,7 @@ use crate::process::control::call;
 use crate::process::{
     ControlCommand, ControlHandler, ControlReply, ListenAddress, RunMode, ServingProcess, StatusFormat, StopMode, start,
 };
+use crate::recorder::LastQuery;
 use rustix::process::{Pid, Signal, kill_process};
 use selvedge::service::{Body, ResponseLease};
 use selvedge::{ExitCause, Handle, Limits, Request, Response, Server, StatusCode};
@@ -141,6 +142,10 @@ impl ControlHandler for TestHandler {
 
     fn status(&self, format: StatusFormat) -> String {
         format!("{format:?} of {}", std::process::id())
+    }
+
+    fn last(&self, query: &LastQuery) -> String {
+        format!("{query:?}")
     }
 
     fn certificates(&self, format: StatusFormat) -> String {

@@ -63,7 +63,7 @@ pub(crate) enum RuleMode {
 pub(crate) struct DenialCounter(AtomicU64);
 
 impl DenialCounter {
-    fn increment(&self) {
+    pub(super) fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -42,6 +42,8 @@ pub(super) struct CachedResponse {
     pub(super) changed_fields: Option<ChangedFields>,
     /// The time until which the path is known to lead to this file in this state.
     pub(super) fresh_until: Duration,
+    /// The tag of the route that the path leads to.
+    pub(super) route_tag: u32,
 }
 
 pub(in crate::site) struct FileCache {
@@ -126,12 +128,12 @@ impl FileCache {
     }
 
     /// Caches that a request path leads to a file, and until when this is fresh, unless the file's next change may leave
-    /// its stamp equal. `change_fields` makes the site's changes of the file's fields.
+    /// its stamp equal. The route of this tag leads to it. `change_fields` makes the site's changes of the file's fields.
     pub(in crate::site) fn insert_response(
         &mut self,
         namespace: CacheNamespace,
         path: &[u8],
-        (resource, fresh_until): (&Rc<Resource>, Duration),
+        (resource, fresh_until, route_tag): (&Rc<Resource>, Duration, u32),
         change_fields: Option<&dyn Fn(&mut Fields)>,
     ) {
         if resource.stability == Stability::Unstable {
@@ -143,7 +145,7 @@ impl FileCache {
         let key = CacheKey { namespace, path: path.into() };
         self.responses.insert(
             key,
-            CachedResponse { resource: Rc::downgrade(resource), changed_fields, fresh_until },
+            CachedResponse { resource: Rc::downgrade(resource), changed_fields, fresh_until, route_tag },
             bytes,
         );
     }
@@ -200,7 +202,7 @@ mod tests {
             let kind = if number % 100 == 0 { 2 } else { number / 5_000 % 3 };
             let path = number.to_string();
             cache.insert(namespace, path.as_bytes(), kinds[kind].clone(), Duration::ZERO);
-            cache.insert_response(namespace, path.as_bytes(), (&kinds[kind], Duration::ZERO), None);
+            cache.insert_response(namespace, path.as_bytes(), (&kinds[kind], Duration::ZERO, 1), None);
             assert!(cache.open_files.len() <= 50);
         }
         let [memory, open] = [&kinds[1], &kinds[2]].map(|kind| Rc::strong_count(kind) - 1);
@@ -236,7 +238,7 @@ mod tests {
             let fresh_until = Duration::from_secs(seconds);
             cache.insert(root, b"/a", file.clone(), fresh_until);
             if !cache.refresh_response(site, b"/a", (&file, fresh_until)) {
-                cache.insert_response(site, b"/a", (&file, fresh_until), Some(&change));
+                cache.insert_response(site, b"/a", (&file, fresh_until, 1), Some(&change));
             }
             let cached = cache.response(site, b"/a").unwrap();
             assert_eq!(cached.fresh_until, fresh_until);

@@ -255,12 +255,12 @@ fn stamps_of(known: &Option<Rc<Resource>>) -> Option<KnownStamps> {
     known.as_ref().map(|resource| resource.stamps())
 }
 
-/// Responds from the cache, if it has a fresh file for the request path.
+/// Responds from the cache, if it has a fresh file for the request path. Returns the tag of the route as well.
 pub(super) fn respond_from_cache(
     cache: &SharedFileCache,
     namespace: CacheNamespace,
     request: &Request,
-) -> Option<Response> {
+) -> Option<(Response, u32)> {
     if !matches!(request.method(), Method::Get | Method::Head) {
         return None;
     }
@@ -270,7 +270,9 @@ pub(super) fn respond_from_cache(
     if now >= cached.fresh_until {
         return None;
     }
-    response::respond_if_unchanged(request, &*cached.resource.upgrade()?, cached.changed_fields.as_ref())
+    let resource = cached.resource.upgrade()?;
+    let response = response::respond_if_unchanged(request, &resource, cached.changed_fields.as_ref())?;
+    Some((response, cached.route_tag))
 }
 
 /// Responds with a whole file under an error status, regardless of preconditions and ranges, and without

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The addresses of a server, and the version of its cell when they were read.
 type KnownAddresses = (u64, Arc<[Address]>);
@@ -42,7 +43,10 @@ impl GatewayState {
         for address in &*self.addresses_of(&server.addresses) {
             let text: Rc<str> = address.to_string().into();
             record.update(|facts| (facts.address, facts.tries) = (text, facts.tries + 1));
-            match client.open(&Destination::plain(address.clone()), &timeouts).await {
+            let began = Instant::now();
+            let opened = client.open(&Destination::plain(address.clone()), &timeouts).await;
+            record.update(|facts| facts.connect_time = Some(began.elapsed()));
+            match opened {
                 Ok(stream) => return Ok(ScriptConnection::Server(stream)),
                 Err(error) => {
                     let may_try_next = error.retry == RetrySafety::NotSent;

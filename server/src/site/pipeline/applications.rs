@@ -29,8 +29,8 @@ impl<'t> Pipeline<'t> {
             _ => Cow::Borrowed(request.path_bytes()),
         };
         let leads_to_route = |text: &String| {
-            let (found, _) = self.site.find_route(text, (request, self.client));
-            found.is_some_and(|found| std::ptr::eq(found.route, route))
+            let found = self.site.find_route(text, (request, self.client));
+            found.matched.is_some_and(|found| std::ptr::eq(found.route, route))
         };
         // Most paths are their own text.
         *raw == *text.as_bytes()

@@ -9,7 +9,7 @@ use super::max_forwards;
 use super::outgoing::{RequestFacts, ServerRequest, UpgradeKind, proxy_header};
 use super::proxy_rules::{ProxyRules, ProxyStatus, RequestBuffering, UrlRewriting};
 use super::rewriting::{self, View};
-use super::upstream::{NoServer, Place, Preference, RetryPermit};
+use super::upstream::{NoServer, Place, Preference, RetryPermit, count_try};
 use super::worker::{ProxyWorker, Target, WorkerGroup};
 use crate::site::headers::ResponseFacts;
 use crate::syntax::RequestValues;
@@ -27,7 +27,7 @@ use selvedge::{Method, Request, Response, StatusCode};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Most tries of one request.
 const TRIES_MAX: u32 = 5;
@@ -269,6 +269,8 @@ impl Forwarding<'_> {
         let destination = with_header.as_ref().unwrap_or(&target.destination);
         let sent = self.worker.client.send(destination, head, &mut self.content, timeouts, &mut interim).await;
         let took = began.elapsed();
+        self.record_times(&sent, took);
+        count_try(upstream, server, sent.is_ok().then_some(took));
         if let Ok(incoming) = &sent {
             self.record.update(|facts| {
                 facts.status = Some(incoming.status);
@@ -283,6 +285,18 @@ impl Forwarding<'_> {
             }
         }
         sent
+    }
+
+    /// Records how long the phases of a try took.
+    fn record_times(&self, sent: &Result<IncomingResponse, ClientError>, took: Duration) {
+        let connect_time = match sent {
+            Ok(incoming) => incoming.connect_time,
+            Err(error) => (error.phase <= ClientPhase::Tls).then_some(took),
+        };
+        self.record.update(|facts| {
+            facts.connect_time = connect_time;
+            facts.first_byte_time = Some(took.saturating_sub(connect_time.unwrap_or_default()));
+        });
     }
 
     /// Records a failed try for the log, and counts it against the server.

@@ -8,6 +8,7 @@ use super::retry_budget;
 use super::rules::{Balance, HashKey, ServerRules, UpstreamRules};
 use super::sticky::{StickyCookie, cookie};
 use super::wait_queue::{Acceptable, NoPlace, WaitQueue};
+use crate::durations::DurationCounters;
 use selvedge::Request;
 use std::fmt;
 use std::net::IpAddr;
@@ -49,6 +50,10 @@ struct ServerState {
     address: AtomicUsize,
     /// Failures so far.
     failures: AtomicU64,
+    /// Tries so far.
+    tries: AtomicU64,
+    /// Times to the heads of responses.
+    response_times: DurationCounters,
 }
 
 /// Which server a request prefers.
@@ -158,6 +163,8 @@ impl Upstream {
             queue: WaitQueue::default(),
             address: AtomicUsize::new(0),
             failures: AtomicU64::new(0),
+            tries: AtomicU64::new(0),
+            response_times: DurationCounters::default(),
         };
         let names = rules.servers.iter().map(|server| &*server.name);
         Self {
@@ -443,4 +450,5 @@ mod status;
 mod tests;
 
 pub(crate) use event::{ServerChange, UpstreamEvent, UpstreamObserver};
+pub(super) use status::count_try;
 pub(crate) use status::{ServerCondition, ServerStatus};

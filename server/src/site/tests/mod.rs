@@ -80,6 +80,7 @@ fn files_rules(root: Arc<Root>) -> FilesRules {
 
 fn route(pattern: &str, action: Action) -> Route {
     Route {
+        tag: 1,
         pattern: Pattern::parse(pattern).unwrap(),
         conditions: Vec::new(),
         access: None,

@@ -1,6 +1,7 @@
 //! Selection of routes and their actions.
 
 use super::*;
+use crate::site::access::{DenialCounter, DryRunCount};
 
 fn only_if(condition: Condition, base: Route) -> Route {
     Route { conditions: vec![condition], ..base }
@@ -184,6 +185,29 @@ fn static_responses_and_denials() {
     assert_eq!(served.request("OPTIONS", "*", "test", &[]).status, 204);
     let chunked = "POST /tea HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\nbroken\r\n";
     assert_eq!(served.exchange(chunked).status, 400, "content is checked before the response is sent");
+}
+
+#[test]
+fn a_route_that_denies_in_dry_run_mode_counts_and_is_passed_over() {
+    let folder = SiteDirectory::new(&[("a.txt", "a")]);
+    let (first, second) = (Arc::<DenialCounter>::default(), Arc::<DenialCounter>::default());
+    let served = TestServer::one(vec![
+        route("/*", Action::DryRunDeny(first.clone())),
+        route("/a.txt", Action::DryRunDeny(second.clone())),
+        route("/deny", Action::Deny(DenyResponse::new(403).unwrap())),
+        route("/*", Action::Files(folder.files())),
+    ]);
+    // A cached file is counted, too.
+    for count in 1..=3 {
+        assert_eq!(served.get("/a.txt").status_and_text(), (200, "a"));
+        assert_eq!(served.logged().reason, Some("denied by a route (dry run)"));
+        assert_eq!((first.get(), second.get()), (count, 0), "the first rule would have denied it");
+    }
+    assert_eq!(served.get("/deny").status, 403);
+    assert_eq!(served.logged().reason, Some("denied by a route"));
+    let rules = site("*", vec![route("/x", Action::DryRunDeny(first.clone())), route("/y", Action::DryRunDeny(first))]);
+    let counts: Vec<_> = RouteTable::new(vec![rules]).unwrap().dry_run_counts().collect();
+    assert_eq!(counts, [DryRunCount { site: 0, rule: "deny", count: 4 }], "two patterns have one counter");
 }
 
 #[test]

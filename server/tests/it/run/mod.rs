@@ -4,6 +4,8 @@ mod changed_access;
 mod configurations;
 mod example;
 mod gateway;
+mod last;
+mod metrics;
 mod process;
 mod proxy;
 mod reload;

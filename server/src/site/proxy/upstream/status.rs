@@ -1,6 +1,7 @@
 //! The state of a group of servers as plain data, for `selvedge status`.
 
 use super::Upstream;
+use crate::durations::Durations;
 use crate::site::proxy::health::Availability;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -29,6 +30,12 @@ pub(crate) struct ServerStatus {
     pub(crate) waiting: u32,
     /// Failed requests and checks since the group began.
     pub(crate) failures: u64,
+    /// Requests since then that the adaptive limit would have held back, if that only observes.
+    pub(crate) beyond_limit: u64,
+    /// Tries of requests since then.
+    pub(crate) tries: u64,
+    /// Times to the heads of responses since then.
+    pub(crate) response_times: Durations,
 }
 
 /// Whether a server gets requests.
@@ -42,6 +49,13 @@ pub(crate) enum ServerCondition {
     Trial,
     /// It failed its last check.
     CheckFailed,
+}
+
+/// Counts a try of a server, and how long the head of its response took if one has arrived.
+pub(in crate::site::proxy) fn count_try(upstream: &Upstream, server: usize, response_time: Option<Duration>) {
+    let server = &upstream.servers[server];
+    server.tries.fetch_add(1, Ordering::Relaxed);
+    response_time.iter().for_each(|time| server.response_times.count_shared(*time));
 }
 
 impl Upstream {
@@ -61,6 +75,9 @@ impl Upstream {
             at_work: state.places.at_work(),
             waiting: state.queue.waiting(),
             failures: state.failures.load(Ordering::Relaxed),
+            beyond_limit: state.places.beyond_observed(),
+            tries: state.tries.load(Ordering::Relaxed),
+            response_times: state.response_times.totals(),
         });
         UpstreamStatus { name: self.rules.name.to_string(), waiting: self.queue.waiting(), servers: servers.collect() }
     }

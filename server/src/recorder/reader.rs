@@ -1,0 +1,49 @@
+//! Reads records while they are written, or from a dump.
+
+use super::filter::LastQuery;
+use super::layout::{FORMAT, HEADER_FORMAT, HEADER_RINGS, RECORD_NUMBERS, RECORDS, record_at, ring_count, words_for};
+use super::record::RequestRecord;
+use std::cmp::Reverse;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Returns the last requests that a query selects, the newest one first; none if the numbers are not those of a recorder.
+pub(crate) fn select(memory: &[AtomicU64], query: &LastQuery) -> Vec<RequestRecord> {
+    let mut selected = Vec::new();
+    for ring in 0..rings(memory) {
+        selected.extend(records(memory, ring).filter(|record| query.selects(record)).take(query.count()));
+    }
+    selected.sort_by_key(|record| Reverse((record.completed_micros, record.id)));
+    selected.truncate(query.count());
+    selected
+}
+
+/// Returns the number of rings.
+pub(super) fn rings(memory: &[AtomicU64]) -> usize {
+    let read = |place: usize| memory.get(place).map_or(0, |number| number.load(Ordering::Acquire));
+    let rings = usize::try_from(read(HEADER_RINGS)).unwrap_or(usize::MAX);
+    let is_known = read(HEADER_FORMAT) == FORMAT && rings <= memory.len();
+    if is_known && words_for(rings) == memory.len() { rings } else { 0 }
+}
+
+/// Returns the complete records of a ring, the newest one first.
+fn records(memory: &[AtomicU64], ring: usize) -> impl Iterator<Item = RequestRecord> {
+    let count = memory[ring_count(ring)].load(Ordering::Acquire);
+    let oldest = count.saturating_sub(RECORDS as u64);
+    let numbers = (oldest..count).rev();
+    numbers.filter_map(move |number| {
+        read(memory, ring, number).map(|numbers| RequestRecord::of((ring, number), &numbers, memory))
+    })
+}
+
+/// Reads the numbers of a record; `None` if it is being written or was replaced.
+fn read(memory: &[AtomicU64], ring: usize, number: u64) -> Option<[u64; RECORD_NUMBERS]> {
+    let at = record_at(ring, number);
+    let place = &memory[at..at + RECORD_NUMBERS];
+    let complete = 2 * number + 2;
+    if place[0].load(Ordering::Acquire) != complete {
+        return None;
+    }
+    let numbers = std::array::from_fn(|index| place[index].load(Ordering::Relaxed));
+    fence(Ordering::Acquire);
+    (place[0].load(Ordering::Relaxed) == complete).then_some(numbers)
+}

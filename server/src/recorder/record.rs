@@ -1,0 +1,192 @@
+//! A record of a request: 24 numbers.
+
+use super::labels::{from_numbers, text_of, to_number};
+use super::layout::RECORD_NUMBERS;
+use selvedge::proto::head::Version;
+use selvedge::service::{CacheUse, Exchange, PhaseTimes, RequestPhase, ResponseOutcome, UpstreamFacts, cache_use};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// The first number of the target.
+const TARGET: usize = 15;
+/// Longest target in bytes. Longer ones are cut.
+const TARGET_BYTES_MAX: usize = (RECORD_NUMBERS - TARGET) * 8;
+/// The first of the numbers of the phases, two in each.
+const PHASES: usize = 10;
+const _: () = assert!(PHASES + RequestPhase::ALL.len().div_ceil(2) == TARGET);
+
+const ABORTED: u64 = 1;
+const RESET: u64 = 2;
+const TLS: u64 = 4;
+const CACHED: u64 = 8;
+const TARGET_CUT: u64 = 16;
+/// The version of a refused head.
+const NO_VERSION: u64 = Version::ALL.len() as u64;
+
+/// The numbers of the texts of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RecordLabels {
+    pub(super) site: u32,
+    pub(super) route: u32,
+    pub(super) reason: u32,
+    pub(super) upstream: u32,
+}
+
+/// The numbers of a record after the first, which the ring has, and how many are in use.
+pub(super) struct RecordNumbers {
+    pub(super) numbers: [u64; RECORD_NUMBERS],
+    pub(super) used: usize,
+}
+
+impl RecordNumbers {
+    /// Makes the record of a request that was complete at a time since 1970.
+    #[inline]
+    pub(super) fn of(exchange: &Exchange<'_>, labels: RecordLabels, completed: Duration) -> Self {
+        let mut numbers = [0; RECORD_NUMBERS];
+        let client = exchange.request.map_or_else(|| exchange.peer.ip(), |request| request.client());
+        let client = match client {
+            IpAddr::V4(client) => client.to_ipv6_mapped(),
+            IpAddr::V6(client) => client,
+        };
+        let mut flags = 0;
+        if exchange.outcome == ResponseOutcome::Aborted {
+            flags |= ABORTED;
+        }
+        if exchange.reset.is_some() {
+            flags |= RESET;
+        }
+        let (mut version, mut target, mut method) = (NO_VERSION, exchange.request_line, &b""[..]);
+        if let Some(request) = exchange.request {
+            version = request.version() as u64;
+            method = request.method_text().as_bytes();
+            target = match request.path_bytes() {
+                b"" => request.target().as_bytes(),
+                path => path,
+            };
+            if request.tls().is_some() {
+                flags |= TLS;
+            }
+            if cache_use(request) == CacheUse::Hit {
+                flags |= CACHED;
+            }
+        }
+        if target.len() > TARGET_BYTES_MAX {
+            flags |= TARGET_CUT;
+            target = &target[..TARGET_BYTES_MAX];
+        }
+        let (tries, upstream_status) = exchange.upstream.map_or((0, 0), |record| tries_and_status(&record.facts()));
+        numbers[1] = u64::try_from(completed.as_micros()).unwrap_or(u64::MAX);
+        let client = client.to_bits();
+        (numbers[2], numbers[3]) = ((client >> 64) as u64, client as u64);
+        numbers[4] = u64::from(exchange.status.code())
+            | version << 16
+            | flags << 24
+            | tries << 32
+            | (target.len() as u64) << 40
+            | upstream_status << 48;
+        numbers[5] = u64::from(labels.site) | u64::from(labels.route) << 32;
+        numbers[6] = u64::from(labels.reason) | u64::from(labels.upstream) << 32;
+        numbers[7] = exchange.content_bytes;
+        numbers[8] = to_number(method);
+        let micros = exchange.elapsed.map_or(0, |elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX));
+        numbers[9] = micros.min(u32::MAX.into()) | u64::from(exchange.requests) << 32;
+        set_phases(&exchange.phases, &mut numbers);
+        for (number, piece) in numbers[TARGET..].iter_mut().zip(target.chunks(8)) {
+            *number = to_number(piece);
+        }
+        Self { numbers, used: TARGET + target.len().div_ceil(8) }
+    }
+}
+
+fn tries_and_status(facts: &UpstreamFacts) -> (u64, u64) {
+    (u64::from(facts.tries.min(u8::MAX.into())), facts.status.map_or(0, |status| u64::from(status.code())))
+}
+
+#[inline]
+fn set_phases(phases: &PhaseTimes, numbers: &mut [u64; RECORD_NUMBERS]) {
+    if *phases == PhaseTimes::default() {
+        return;
+    }
+    for (index, phase) in RequestPhase::ALL.into_iter().enumerate() {
+        numbers[PHASES + index / 2] |= u64::from(phases.micros(phase)) << (32 * (index % 2));
+    }
+}
+
+/// A recorded request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestRecord {
+    /// The number of the worker, and that of the request among those of the worker.
+    pub(crate) id: (usize, u64),
+    /// When the response was complete, in microseconds since 1970.
+    pub(crate) completed_micros: u64,
+    pub(crate) client: IpAddr,
+    pub(crate) status: u16,
+    /// `None` for a head that was refused.
+    pub(crate) version: Option<Version>,
+    pub(crate) method: String,
+    /// The path of the target, percent-encoded and cut; the request line of a refused head.
+    pub(crate) target: String,
+    pub(crate) is_target_cut: bool,
+    /// Whether the connection or the stream ended before the response was complete.
+    pub(crate) is_aborted: bool,
+    pub(crate) is_reset: bool,
+    pub(crate) is_tls: bool,
+    /// Whether the response was in the cache of files.
+    pub(crate) is_cached: bool,
+    pub(crate) site: String,
+    pub(crate) route: String,
+    pub(crate) reason: String,
+    /// The group and the address of the upstream that was tried last.
+    pub(crate) upstream: String,
+    pub(crate) upstream_status: Option<u16>,
+    pub(crate) tries: u8,
+    pub(crate) content_bytes: u64,
+    /// Number of requests on the connection, including this one.
+    pub(crate) requests: u32,
+    /// Time from the complete head to the complete response in microseconds; at most 71 minutes.
+    pub(crate) elapsed_micros: u32,
+    pub(crate) phases: PhaseTimes,
+}
+
+impl RequestRecord {
+    /// Reads a record from its numbers.
+    pub(super) fn of(id: (usize, u64), numbers: &[u64; RECORD_NUMBERS], memory: &[AtomicU64]) -> Self {
+        let low = |number: u64| number as u32;
+        let high = |number: u64| (number >> 32) as u32;
+        let [_, micros, client_high, client_low, packed, places, texts, content_bytes, method, times] =
+            *numbers.first_chunk().expect("a record has more numbers");
+        let client = Ipv6Addr::from_bits(u128::from(client_high) << 64 | u128::from(client_low));
+        let (flags, length) = (packed >> 24 & 0xff, (packed >> 40 & 0xff) as usize);
+        let mut phases = PhaseTimes::default();
+        for (index, phase) in RequestPhase::ALL.into_iter().enumerate() {
+            let micros = low(numbers[PHASES + index / 2] >> (32 * (index % 2)));
+            phases.set(phase, Duration::from_micros(micros.into()));
+        }
+        let method_length = method.to_le_bytes().iter().take_while(|byte| **byte != 0).count();
+        Self {
+            id,
+            completed_micros: micros,
+            client: IpAddr::V6(client).to_canonical(),
+            status: packed as u16,
+            version: Version::ALL.get((packed >> 16 & 0xff) as usize).copied(),
+            method: from_numbers(std::iter::once(method), method_length),
+            target: from_numbers(numbers[TARGET..].iter().copied(), length),
+            is_target_cut: flags & TARGET_CUT > 0,
+            is_aborted: flags & ABORTED > 0,
+            is_reset: flags & RESET > 0,
+            is_tls: flags & TLS > 0,
+            is_cached: flags & CACHED > 0,
+            site: text_of(low(places), memory),
+            route: text_of(high(places), memory),
+            reason: text_of(low(texts), memory),
+            upstream: text_of(high(texts), memory),
+            upstream_status: Some((packed >> 48) as u16).filter(|status| *status > 0),
+            tries: (packed >> 32) as u8,
+            content_bytes,
+            requests: high(times),
+            elapsed_micros: low(times),
+            phases,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Rings that are written while they are read, that are full, and that are dumped.
+
+use super::layout::RECORDS;
+use super::{LastQuery, Recorder, RecorderHandle, RequestRecord, read_dump, select, write_dump};
+use selvedge::proto::field::Fields;
+use selvedge::proto::{Persistence, StatusCode};
+use selvedge::service::{Exchange, PhaseTimes, RequestPhase, ResponseOutcome, StreamId};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Records a refused head whose request line, length and times all state one number.
+fn record(handle: &RecorderHandle, number: u32) {
+    let (line, fields) = (format!("line {number}"), Fields::new());
+    let mut phases = PhaseTimes::default();
+    RequestPhase::ALL.iter().for_each(|phase| phases.set(*phase, Duration::from_micros(number.into())));
+    let exchange = Exchange {
+        peer: ([192, 0, 2, 7], 1).into(),
+        stream: StreamId(1),
+        request: None,
+        request_line: line.as_bytes(),
+        status: StatusCode::BAD_REQUEST,
+        fields: &fields,
+        head_bytes: 0,
+        content_bytes: number.into(),
+        outcome: ResponseOutcome::Complete,
+        reset: None,
+        persistence: Persistence::Close,
+        requests: number,
+        reject: None,
+        reason: Some("why"),
+        upstream: None,
+        unix_time: 0,
+        elapsed: Some(Duration::from_micros(number.into())),
+        completed_at: None,
+        phases,
+    };
+    handle.record(&exchange, 1, Duration::from_micros(number.into()));
+}
+
+fn handle(recorder: &Arc<Recorder>) -> RecorderHandle {
+    RecorderHandle::new(recorder, [("", ""), ("a.example", "/*")].into_iter())
+}
+
+/// Asserts that all parts of a record are of one request.
+fn assert_whole(record: &RequestRecord) {
+    let number = record.requests;
+    assert_eq!((record.target.as_str(), record.content_bytes), (&*format!("line {number}"), number.into()));
+    assert_eq!((record.elapsed_micros, record.completed_micros), (number, number.into()));
+    assert!(RequestPhase::ALL.iter().all(|phase| record.phases.micros(*phase) == number));
+    assert_eq!((record.site.as_str(), record.route.as_str(), record.reason.as_str()), ("a.example", "/*", "why"));
+    assert_eq!((record.client.to_string().as_str(), record.status, record.version), ("192.0.2.7", 400, None));
+}
+
+#[test]
+fn a_full_ring_keeps_the_newest_records() {
+    let recorder = Arc::new(Recorder::new(1).unwrap());
+    let handle = handle(&recorder);
+    assert!(select(recorder.numbers(), &LastQuery { count_max: 1, ..LastQuery::default() }).is_empty());
+    let count = RECORDS as u32 + 5;
+    (1..=count).for_each(|number| record(&handle, number));
+    let all = select(recorder.numbers(), &LastQuery { count_max: usize::MAX, ..LastQuery::default() });
+    all.iter().for_each(assert_whole);
+    let numbers: Vec<_> = all.iter().map(|record| record.requests).collect();
+    // A reply is bounded.
+    assert_eq!(numbers, (1..=count).rev().take(10_000).collect::<Vec<_>>());
+    let slow = Duration::from_micros(u64::from(count) - 1);
+    let slow = select(recorder.numbers(), &LastQuery { count_max: 9, slower: Some(slow), ..LastQuery::default() });
+    assert_eq!(slow.iter().map(|record| record.requests).collect::<Vec<_>>(), [count, count - 1]);
+    // Another thread would need a ring of its own.
+    let other = handle.clone();
+    thread::scope(|scope| scope.spawn(move || record(&other, 1)).join().unwrap());
+    let newest = select(recorder.numbers(), &LastQuery { count_max: 1, ..LastQuery::default() });
+    assert_eq!(newest[0].requests, count);
+}
+
+#[test]
+fn readers_never_see_half_a_record() {
+    let recorder = Arc::new(Recorder::new(2).unwrap());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|_| {
+                let handle = handle(&recorder);
+                scope.spawn(move || (1..=RECORDS as u32 * 2).for_each(|number| record(&handle, number)))
+            })
+            .collect();
+        let reader = scope.spawn(|| {
+            let mut read = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let records = select(recorder.numbers(), &LastQuery { count_max: 50, ..LastQuery::default() });
+                records.iter().for_each(assert_whole);
+                read += records.len();
+            }
+            read
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        is_over.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    let last = select(recorder.numbers(), &LastQuery { count_max: 2, ..LastQuery::default() });
+    assert_eq!(last.iter().map(|record| record.requests).collect::<Vec<_>>(), [RECORDS as u32 * 2; 2]);
+    assert_ne!(last[0].id.0, last[1].id.0, "each thread has its ring");
+}
+
+#[test]
+fn a_dump_has_the_records_and_a_folder_keeps_four() {
+    let recorder = Arc::new(Recorder::new(1).unwrap());
+    let handle = handle(&recorder);
+    (1..=3).for_each(|number| record(&handle, number));
+    let folder = std::env::temp_dir().join(format!("selvedge-dumps-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let memory = File::from(recorder.as_fd().try_clone_to_owned().unwrap());
+    // The writer need not live any more.
+    drop((handle, recorder));
+    let paths = [1, 2, 3, 4, 5, 6].map(|number| write_dump(&memory, &folder, &number.to_string()).unwrap());
+    assert_eq!(paths.map(|path| path.exists()), [false, false, true, true, true, true]);
+    let numbers = read_dump(&folder.join("selvedge-last-6.gz")).unwrap();
+    let records = select(&numbers, &LastQuery { count_max: 9, ..LastQuery::default() });
+    records.iter().for_each(assert_whole);
+    assert_eq!(records.iter().map(|record| record.requests).collect::<Vec<_>>(), [3, 2, 1]);
+    std::fs::write(folder.join("other"), "text").unwrap();
+    assert!(read_dump(&folder.join("other")).is_err());
+    std::fs::remove_dir_all(&folder).unwrap();
+}

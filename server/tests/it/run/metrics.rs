@@ -1,0 +1,156 @@
+//! Metrics of the real program: at a listener of its own, and as the action of a route.
+
+use crate::support::backend::Backend;
+use crate::support::client::{Client, Response};
+use crate::support::configured::{Folder, get, request};
+use crate::support::program::Program;
+use crate::support::wait::wait_until;
+use std::net::{SocketAddr, TcpListener};
+
+const OPENMETRICS: &str = "Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+
+/// Returns the address of the listener of metrics.
+fn metrics_address(program: &Program) -> SocketAddr {
+    wait_until("the listener of metrics is reported", || {
+        let text = program.standard_error();
+        let line = text.lines().find_map(|line| line.strip_prefix("serving metrics on "))?;
+        line.parse().ok()
+    })
+}
+
+fn scrape(address: SocketAddr, lines: &[&str]) -> Response {
+    request(&mut Client::connect(address), "a", "GET /metrics", lines)
+}
+
+/// Returns the value of a metric with its labels as they are written; 0 if it is absent.
+fn value(text: &str, metric: &str) -> f64 {
+    let of = |line: &str| line.strip_prefix(metric)?.strip_prefix(' ')?.parse().ok();
+    text.lines().find_map(of).unwrap_or_default()
+}
+
+/// Scrapes until a metric has a value: a response is counted after it was sent.
+fn scrape_when(address: SocketAddr, metric: &str, expected: f64) -> String {
+    wait_until(&format!("{metric} is {expected}"), || {
+        let text = scrape(address, &[]).text().to_owned();
+        (value(&text, metric) == expected).then_some(text)
+    })
+}
+
+#[test]
+fn requests_are_counted_by_site_route_and_status() {
+    let text = "metrics \"127.0.0.2:0\"\nlog { error \"error.log\"; }\n\
+        site \"a.example\" \"b.example\" {\n    rate-limit 1 per=\"1h\" dry-run=#true\n\
+        route \"/\" \"/index\" { name \"home\"; respond 200 \"content\"; }\n    route \"/x/*\" { deny; }\n}\n";
+    let folder = Folder::new(text);
+    let program = folder.serve();
+    let address = metrics_address(&program);
+    for (host, path, status, times) in
+        [("a.example", "/", 200, 3), ("b.example", "/index", 200, 2), ("a.example", "/x/1", 403, 2), ("c", "/", 421, 1)]
+    {
+        for _ in 0..times {
+            assert_eq!(get(&program, host, path).status, status);
+        }
+    }
+    let denied = r#"selvedge_requests_total{site="a.example",route="/x/*",status="4xx"}"#;
+    let text = scrape_when(address, r#"selvedge_requests_total{site="",route="",status="4xx"}"#, 1.0);
+    for (metric, expected) in [
+        (denied, 2.0),
+        (r#"selvedge_requests_total{site="a.example",route="home",status="2xx"}"#, 5.0),
+        (r#"selvedge_response_content_bytes_total{site="a.example",route="home"}"#, 35.0),
+        (r#"selvedge_request_duration_seconds_count{site="a.example",route="home"}"#, 5.0),
+        (r#"selvedge_request_duration_seconds_bucket{site="a.example",route="home",le="+Inf"}"#, 5.0),
+        (r#"selvedge_dry_run_refusals_total{site="a.example",rule="rate-limit"}"#, 6.0),
+        (r#"selvedge_protocol_requests_total{protocol="HTTP/1.1"}"#, 8.0),
+        (r#"selvedge_connections_accepted_total"#, 8.0),
+        (r#"selvedge_request_errors_total{reason="denied by a route"}"#, 2.0),
+        (r#"selvedge_configuration_number"#, 1.0),
+    ] {
+        assert_eq!(value(&text, metric), expected, "{metric}\n{text}");
+    }
+    for metric in [r#"selvedge_worker_busy_seconds_total{worker="1"}"#, "process_resident_memory_bytes"] {
+        assert!(value(&text, metric) > 0.0, "{metric}\n{text}");
+    }
+    assert!(value(&text, "process_start_time_seconds") > 1.7e9, "{text}");
+    let build = format!("selvedge_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+    assert!(text.contains(&build) && !text.contains("EOF"), "{text}");
+    let lost =
+        format!("selvedge_log_lines_lost_total{{log=\"the error log {}\"}} 0\n", folder.path("error.log").display());
+    assert!(text.contains(&lost), "{text}");
+
+    // Counts outlive a reload, also those of a removed route.
+    folder.configure("metrics \"127.0.0.2:0\"\nsite \"a.example\" { route \"/*\" { respond 204; }; }\n");
+    assert_eq!(folder.run("reload").code, Some(0));
+    assert_eq!(get(&program, "a.example", "/").status, 204);
+    let text = scrape_when(address, r#"selvedge_requests_total{site="a.example",route="/*",status="2xx"}"#, 1.0);
+    assert_eq!((value(&text, denied), value(&text, "selvedge_configuration_number")), (2.0, 2.0), "{text}");
+    program.stop();
+}
+
+#[test]
+fn a_client_chooses_the_format() {
+    let folder = Folder::new("metrics \"127.0.0.2:0\"\nsite \"a\" { route \"/*\" { respond 200; }; }\n");
+    let program = folder.serve();
+    let address = metrics_address(&program);
+    let plain = scrape(address, &[]);
+    let plain_type = plain.field("content-type").expect("it has a type").to_owned();
+    assert_eq!((plain.status, plain_type.as_str()), (200, "text/plain; version=0.0.4; charset=utf-8"));
+    assert!(plain.text().contains("\n# TYPE selvedge_connections_accepted_total counter\n"), "{}", plain.text());
+    let open = scrape(address, &[OPENMETRICS]);
+    let open_type = open.field("content-type").expect("it has a type");
+    assert_eq!(open_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(open.text().contains("\n# TYPE selvedge_connections_accepted counter\n"), "{}", open.text());
+    assert!(open.text().ends_with("\n# EOF\n"), "{}", open.text());
+    let refused = request(&mut Client::connect(address), "a", "POST /metrics", &["Content-Length: 0"]);
+    assert_eq!((refused.status, refused.field("allow")), (405, Some("GET, HEAD, OPTIONS")));
+    // Two scrapes are on one connection of Prometheus.
+    let mut client = Client::connect(address);
+    for _ in 0..2 {
+        assert_eq!(request(&mut client, "a", "GET /metrics", &[OPENMETRICS]).status, 200);
+    }
+    program.stop();
+}
+
+#[test]
+fn the_action_of_a_route_has_its_access_rules() {
+    let backend = Backend::start();
+    let folder = Folder::new(&format!(
+        "site \"a\" {{\n    route \"/open\" {{ metrics; }}\n    route \"/closed\" {{ ip-access {{ allow \"192.0.2.1\"; }}; \
+         metrics; }}\n    route \"/*\" {{ proxy \"http://{}\"; }}\n}}\n",
+        backend.address()
+    ));
+    let program = folder.serve();
+    assert_eq!(get(&program, "a", "/closed").status, 403);
+    assert_eq!(get(&program, "a", "/application").status, 200);
+    let server = format!("{{upstream=\"http://{0}\",server=\"http://{0}\"}}", backend.address());
+    let text = wait_until("the request is counted", || {
+        let response = get(&program, "a", "/open");
+        assert_eq!(response.status, 200);
+        let text = response.text().to_owned();
+        (value(&text, r#"selvedge_requests_total{site="a",route="/*",status="2xx"}"#) == 1.0).then_some(text)
+    });
+    for (metric, expected) in [
+        (format!("selvedge_upstream_healthy{server}"), 1.0),
+        (format!("selvedge_upstream_tries_total{server}"), 1.0),
+        (format!("selvedge_upstream_failures_total{server}"), 0.0),
+        (format!("selvedge_upstream_response_seconds_count{server}"), 1.0),
+        (r#"selvedge_request_phase_seconds_count{phase="first_byte"}"#.to_owned(), 1.0),
+        (r#"selvedge_request_phase_seconds_count{phase="connect"}"#.to_owned(), 1.0),
+    ] {
+        assert_eq!(value(&text, &metric), expected, "{metric}\n{text}");
+    }
+    program.stop();
+}
+
+#[test]
+fn an_address_in_use_is_reported_at_its_setting() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound");
+    let folder = Folder::new(&format!("metrics \"{address}\"\nsite \"a\" {{ route \"/*\" {{ respond 200; }}; }}\n"));
+    let exit = folder.run("run");
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    assert!(exit.err.contains("selvedge.kdl:3:9: cannot listen on ") && exit.err.contains("in use"), "{exit:?}");
+    let names =
+        std::fs::read_dir(folder.path(".")).expect("the folder is there").map(|entry| entry.expect("it is read"));
+    let dumps = names.filter(|entry| entry.file_name().to_string_lossy().starts_with("selvedge-last-"));
+    assert_eq!(dumps.count(), 0, "a process that was never ready has no requests");
+}
