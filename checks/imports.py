@@ -26,7 +26,7 @@ FLOORS = {
         ["net", "service"],
         ["tls"],
         ["connection", "coding", "client"],
-        ["tower server replace_app proxy_headers connection_stats lib"],
+        ["tower server replace_app proxy_headers connection_stats detached lib"],
     ],
     "server": [
         ["syntax", "reasons"],

@@ -28,10 +28,12 @@ mod network;
 mod pipeline;
 #[cfg(feature = "configuration")]
 mod proxy;
+mod recorder;
 mod route_table;
 mod service;
 mod single_flight;
 mod site_state;
+mod step_texts;
 
 #[cfg(all(test, feature = "configuration"))]
 pub(crate) use access::Users;
@@ -65,6 +67,7 @@ pub(crate) use proxy::{
     ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerCondition, ServerRules,
     ServerStatus, StickyRules, Upstream, UpstreamEvent, UpstreamRules, UrlRewriting,
 };
+pub(crate) use recorder::{Origin, Producer, Recorder, Stage, Step, Verdict};
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
 

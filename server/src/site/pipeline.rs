@@ -5,6 +5,7 @@
 #[cfg(feature = "configuration")]
 mod applications;
 mod decoration;
+mod recording;
 
 use super::accept::add_vary;
 use super::access::{AccessDecision, AccessRules};
@@ -140,7 +141,7 @@ impl<'t> Pipeline<'t> {
     }
 
     async fn check_user(&mut self, request: &mut Request, rules: &AccessRules) -> Result<(), Response> {
-        let decision = rules.check_user(request, &self.state.verifier).await;
+        let decision = rules.check_user(request, &self.state.verifier, self.recorder()).await;
         if rules.basic_auth.is_some() {
             self.cache_scope = CacheScope::None;
         }
@@ -203,6 +204,9 @@ impl<'t> Pipeline<'t> {
             route.conditions.iter().for_each(|condition| condition.capture(request, &mut captures));
             request_values(request, self.client, &text, captures)
         };
+        if let Some(recorder) = self.recorder() {
+            recording::record_action(recorder, route, &values);
+        }
         let headers = route.headers.has_placeholders().then(|| route.headers.filled(&values()));
         if headers.is_some() {
             self.cache_scope = CacheScope::None;
@@ -261,6 +265,7 @@ impl<'t> Pipeline<'t> {
     /// Notes whether the log has lines of a route.
     fn follow_log_rule(&mut self, request: &mut Request, route: &Route) {
         if route.log_rule != LogRule::All {
+            self.record_log_rule(route.log_rule);
             set_log_rule(request, route.log_rule);
             // A cached file is sent without a look at its route.
             self.cache_scope = CacheScope::None;
@@ -269,7 +274,7 @@ impl<'t> Pipeline<'t> {
 
     /// Finds the route of a path, and checks its access rules. Request content that its action does not use is discarded.
     async fn find_route(&mut self, request: &mut Request, text: &str) -> Result<RouteMatch<'t>, RoutedResponse<'t>> {
-        let (matched, scope) = self.site.find_route(text, (request, self.client));
+        let (matched, scope) = self.look_at_routes(request, text);
         if scope == CacheScope::None {
             self.cache_scope = scope;
         }
@@ -280,6 +285,7 @@ impl<'t> Pipeline<'t> {
             self.cache_scope = CacheScope::None;
             // Before the access rules, because a preflight request has no credentials.
             if let Some(response) = cors.preflight(request) {
+                recording::record_preflight(self.recorder(), route);
                 return Err(RoutedResponse::new(response, route, ResponseSource::Generated));
             }
         }
@@ -311,7 +317,7 @@ impl<'t> Pipeline<'t> {
             let rules = own.unwrap_or(&self.site.rules.access);
             let remaining = rules.minus(&self.passed_rules);
             self.passed_rules = rules.clone();
-            self.apply_decision(remaining.check_client(self.client))?;
+            self.apply_decision(remaining.check_client(self.client, self.recorder()))?;
             self.check_user(request, &remaining).await?;
         }
         if request.head().framing != RequestFraming::None {
@@ -344,6 +350,7 @@ impl<'t> Pipeline<'t> {
                 lookup::find_file(files, rules, beneath.unwrap_or(path), (request, values, own_names)).await
             }
         };
+        self.record_found(rules, path, &found);
         let response = match found {
             Ok(FileLookup::File(file, found_by)) => {
                 let source = match found_by {
@@ -356,6 +363,7 @@ impl<'t> Pipeline<'t> {
                 };
                 let allowed = self.allowed_codings(request, route, (source, &file));
                 let response = files.respond(request, &file.resource, allowed).await;
+                self.record_coding(&response);
                 return RoutedResponse::new(response, Some(route), source).with_file(file);
             }
             Ok(FileLookup::Fallback(file)) => {
@@ -410,6 +418,7 @@ impl<'t> Pipeline<'t> {
         // Only the canonical spelling of a path is cached. Otherwise clients could fill the cache with
         // spellings of one path.
         let path_requested = self.decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
+        self.record_caching(path_requested.is_some());
         if let (CacheScope::Path, Some(path_requested)) = (self.cache_scope, path_requested) {
             let requested = absolute_path(&path_requested);
             let changes = FieldChanges::new(&route.file_fields, &route.headers, &requested, Some(file));

@@ -264,6 +264,17 @@ pub(super) enum AccessScope {
     Route,
 }
 
+/// How a route was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RouteLook {
+    /// Its pattern does not match.
+    OtherPath,
+    /// Its pattern matches, but not the condition of this number.
+    ConditionFails(usize),
+    /// It is the route of the request.
+    Matches,
+}
+
 /// A route that matches a request.
 pub(super) struct RouteMatch<'t> {
     pub(super) route: &'t Route,
@@ -475,18 +486,33 @@ impl Site {
     pub(super) fn find_route(
         &self,
         text: &str,
+        of: (&Request, IpAddr),
+    ) -> (Option<RouteMatch<'_>>, CacheScope) {
+        self.find_route_observed(text, of, |_, _| {})
+    }
+
+    /// Finds the route as [`Self::find_route`] does, and reports how each route was looked at, by its number.
+    pub(super) fn find_route_observed(
+        &self,
+        text: &str,
         (request, client): (&Request, IpAddr),
+        look: impl Fn(usize, RouteLook),
     ) -> (Option<RouteMatch<'_>>, CacheScope) {
         let mut scope = CacheScope::Path;
-        for (route, files) in self.rules.routes.iter().zip(&self.document_roots) {
+        for (number, (route, files)) in self.rules.routes.iter().zip(&self.document_roots).enumerate() {
             if !route.pattern.is_match(text) {
+                look(number, RouteLook::OtherPath);
                 continue;
             }
             if !route.conditions.is_empty() {
                 scope = CacheScope::None;
             }
-            if route.conditions.iter().all(|condition| condition.matches(request, client)) {
-                return (Some(RouteMatch { route, document_root: *files }), scope);
+            match route.conditions.iter().position(|condition| !condition.matches(request, client)) {
+                Some(failed) => look(number, RouteLook::ConditionFails(failed)),
+                None => {
+                    look(number, RouteLook::Matches);
+                    return (Some(RouteMatch { route, document_root: *files }), scope);
+                }
             }
         }
         (None, scope)

@@ -116,7 +116,7 @@ pub(in crate::site) async fn forward(
 }
 
 /// A request to a server that is built, but not sent.
-pub(in crate::site) struct PreparedRequest(ServerRequest);
+pub(in crate::site) struct PreparedRequest(pub(super) ServerRequest);
 
 /// Builds the request to a server. It does not depend on the server.
 pub(in crate::site) fn prepare<'v>(

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use entry::{Entry, Explain, Forward};
+
 /// A group of servers of one application. It outlives a reload that does not change its rules.
 pub(crate) struct Upstream {
     /// Distinguishes groups of one process, also of earlier configurations.
@@ -247,7 +249,7 @@ impl Upstream {
         chooser: &std::cell::RefCell<Chooser>,
         tried: &[usize],
     ) -> Result<Place, NoServer> {
-        let try_enter = |preference| self.enter(preference, &mut chooser.borrow_mut(), tried);
+        let try_enter = |preference| self.enter(&Forward, preference, &mut chooser.borrow_mut(), tried);
         let own = self.own_server(preference, tried);
         let full_server = if own.map_or(&self.queue, |server| &self.servers[server].queue).is_used() {
             own
@@ -306,17 +308,29 @@ impl Upstream {
     }
 
     /// Takes a place at a server at once.
-    fn enter(&self, preference: Preference, chooser: &mut Chooser, tried: &[usize]) -> Attempt {
+    fn enter(&self, entry: &impl Entry, preference: Preference, chooser: &mut Chooser, tried: &[usize]) -> Attempt {
         let now = self.now();
-        match self.enter_by_health(preference, chooser, (tried, self.health.is_ignored(now), now)) {
+        match self.enter_by_health(entry, preference, chooser, (tried, self.health.is_ignored(now), now)) {
             // One server is out and the others are on trial: any is better than none.
-            Attempt::AllTried if tried.is_empty() => self.enter_by_health(preference, chooser, (tried, true, now)),
+            Attempt::AllTried if tried.is_empty() => {
+                self.enter_by_health(entry, preference, chooser, (tried, true, now))
+            }
             attempt => attempt,
+        }
+    }
+
+    /// Returns the server that a request would get now. Nothing changes.
+    pub(super) fn would_choose(&self, preference: Preference, chooser: &mut Chooser) -> Result<usize, NoServer> {
+        match self.enter(&Explain, preference, chooser, &[]) {
+            Attempt::Entered(server, _) => Ok(server),
+            Attempt::Full(_) => Err(NoServer::Full(NoPlace::QueueFull)),
+            Attempt::AllTried => Err(self.no_server()),
         }
     }
 
     fn enter_by_health(
         &self,
+        entry: &impl Entry,
         preference: Preference,
         chooser: &mut Chooser,
         (tried, ignores_health, now): (&[usize], bool, Duration),
@@ -342,14 +356,14 @@ impl Upstream {
         // Another worker can take the last place of a server in between; then the next choice is without it.
         for _ in 0..=count {
             let chosen = match preference {
-                Preference::Server(server) if weight(server) > 0 => match self.servers[server].places.enter() {
+                Preference::Server(server) if weight(server) > 0 => match entry.enter(&self.servers[server].places) {
                     Some(entered) => return Attempt::Entered(server, entered),
                     None => return Attempt::Full(Some(server)),
                 },
                 Preference::LeastLoaded | Preference::Server(_) => {
                     balance::least_loaded(count, candidate, &mut chooser.random)
                 }
-                Preference::NextInTurn => self.turns.next(count, candidate),
+                Preference::NextInTurn => entry.next(&self.turns, count, candidate),
                 Preference::Hash(key) => {
                     let own_weight = |index: usize| match weight_if_free(index) {
                         0 => 0,
@@ -359,7 +373,7 @@ impl Upstream {
                 }
             };
             let Some(server) = chosen else { break };
-            if let Some(entered) = self.servers[server].places.enter() {
+            if let Some(entered) = entry.enter(&self.servers[server].places) {
                 return Attempt::Entered(server, entered);
             }
         }
@@ -431,6 +445,7 @@ impl Upstream {
     }
 }
 
+mod entry;
 mod event;
 mod status;
 #[cfg(test)]
