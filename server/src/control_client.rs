@@ -1,12 +1,13 @@
 //! `selvedge reload`, `stop`, `upgrade`, `reopen-logs` and `status`, from top to bottom.
 
-use crate::cli::ControlArgs;
+use crate::cli::{ConfigArgs, ControlArgs};
 use crate::config::{self, ControlSettings};
 use crate::config_path;
 use crate::log::print_line;
 use crate::preflight::Disk;
-use crate::process::{ControlCommand, ControlReply, call, stop};
+use crate::process::{ControlCall, ControlCommand, ControlReply, call_with, stop};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,12 +16,17 @@ const STOP_GRACE: Duration = Duration::from_secs(15);
 
 /// Sends a command to a running server, and prints the reply.
 pub(crate) fn run(options: &ControlArgs, command: ControlCommand) -> ExitCode {
+    send(&options.config, options.control.as_deref(), &command.into())
+}
+
+/// Sends a call to the server of a configuration, or to that behind a control socket, and prints the reply.
+pub(crate) fn send(config: &ConfigArgs, control: Option<&Path>, call: &ControlCall) -> ExitCode {
     // The configuration is read for its control socket only; the server judges it at a reload.
-    let (control, shutdown_timeout, file) = match (&options.control, config_path::find(&options.config)) {
+    let (control, shutdown_timeout, file) = match (control, config_path::find(config)) {
         (Some(control), file) => {
             let settings = file.map(|file| config::control_settings(&file, &Disk));
             let default = selvedge::Limits::default().shutdown_timeout;
-            (control.clone(), settings.map_or(default, |settings| settings.shutdown_timeout), None)
+            (control.to_owned(), settings.map_or(default, |settings| settings.shutdown_timeout), None)
         }
         (None, Ok(file)) => {
             let ControlSettings { socket, shutdown_timeout } = config::control_settings(&file, &Disk);
@@ -28,9 +34,9 @@ pub(crate) fn run(options: &ControlArgs, command: ControlCommand) -> ExitCode {
         }
         (None, Err(problem)) => return refuse(&problem),
     };
-    let replied = match command {
+    let replied = match call.command {
         ControlCommand::Stop => stop(&control, shutdown_timeout + STOP_GRACE),
-        command => call(&control, command),
+        _ => call_with(&control, call),
     };
     match (replied, file) {
         (Ok(ControlReply::Done(text)), _) => {

@@ -3,7 +3,7 @@
 use crate::process;
 use crate::process::{ControlCommand, StatusFormat};
 use crate::trust::{self, TrustCommand};
-use crate::{check, cli, control_client, fmt, hash_password, log, proxy, run, serve};
+use crate::{check, cli, control_client, explain, fmt, hash_password, log, proxy, run, serve};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -35,6 +35,7 @@ pub fn run_program() -> ExitCode {
         },
         cli::Command::Run(options) => return run::run(&options),
         cli::Command::Check(options) => return check::check(&options),
+        cli::Command::Explain(options) => return explain::run(&options),
         cli::Command::Fmt(options) => return fmt::run(&options),
         cli::Command::Settings(options) => return check::settings(&options),
         cli::Command::Reload(options) => return control_client::run(&options, ControlCommand::Reload),

@@ -6,6 +6,7 @@ use crate::compile::ServingState;
 use crate::config::model::{self, Settings};
 use crate::config::value::LogTarget;
 use crate::config::{self, Configuration, MachineRequirementKind, Problem, Sources};
+use crate::explanation::Explainable;
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{self, Connect, LogObserver, Logs, Totals};
@@ -24,7 +25,7 @@ use crate::status::{
 };
 use crate::status_resources::{DescriptorStatus, MemoryStatus, RateHistory};
 use crate::watched_lists::{ListChange, WatchedLists};
-use crate::{certificates, compile, config_diff};
+use crate::{certificates, compile, config_diff, expectations};
 use selvedge::{AppHandle, Driver, Endpoint, Handle, Server};
 use std::cell::Cell;
 use std::fs;
@@ -60,7 +61,7 @@ pub(crate) struct LiveServer {
     /// Replaced directories for which a new process was already tried.
     replaced_directories: Vec<FileId>,
     /// The settings at the start.
-    settings_at_start: Settings,
+    settings_at_start: Arc<Settings>,
     handle: Handle,
     app_handle: AppHandle<SiteService, LogObserver>,
     listeners: ListenerSet,
@@ -304,8 +305,15 @@ impl LiveServer {
         let next = Snapshot::prepare(&mut configuration, Predecessor::Snapshot(&self.snapshot), &Disk, self.connect)?;
         let listeners = self.listeners.plan_change(&self.serving_process, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
+        let unmet = expectations::problems(&configuration, &next.explainable(listeners.next()));
+        if !unmet.is_empty() {
+            // The sockets of new listeners are released.
+            self.listeners.remove_unlisted(&self.serving_process, &self.handle);
+            return Err(Refusal::of(unmet, &mut configuration));
+        }
         next.wait_for_names();
         let changes = config_diff::between(&self.snapshot.settings, &next.settings);
+        let details = config_diff::details(&self.snapshot.settings, &next.settings);
         let at_next_start = config_diff::at_next_start(&self.settings_at_start, &next.settings);
         // New listeners are bound, and clients that connect there wait until the next line but one: only the new
         // configuration knows whether a listener has TLS.
@@ -326,7 +334,7 @@ impl LiveServer {
         self.listeners =
             places.map_err(|error| Refusal::Plain(format!("cannot listen on all new addresses: {error}")))?;
         let (generation, earlier) = (self.snapshot.number, self.earlier.len());
-        Ok(ReloadOutcome::Applied { generation, earlier, changes, at_next_start })
+        Ok(ReloadOutcome::Applied { generation, earlier, changes, details, at_next_start })
     }
 
     /// Whether a new process, which begins with the privileges of the supervisor, could read certificates or keys that
@@ -350,6 +358,22 @@ impl LiveServer {
             }
             ControlReply::Refused(text) => Err(Refusal::Plain(text)),
         }
+    }
+
+    /// Returns what requests are explained by, and the name of the configuration in force.
+    pub(crate) fn explainable(&self) -> (Explainable, String) {
+        let source = format!("configuration {} of the running server, {}", self.snapshot.number, self.file.display());
+        (self.snapshot.explainable(&self.listeners), source)
+    }
+
+    /// Returns the settings in force, as a configuration.
+    pub(crate) fn settings_text(&self) -> String {
+        self.snapshot.settings.to_string()
+    }
+
+    /// Returns the folder of the configuration.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        self.file.parent().map(Path::to_owned)
     }
 
     /// Checks whether a directory of the sandbox was replaced, for example the log folder. Then a new process has to

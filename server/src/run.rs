@@ -14,7 +14,7 @@ use crate::process::{
 use crate::reload::{self, LiveServer, ReloadSource};
 use crate::remote_control::{RemoteCommands, RemoteControl};
 use crate::snapshot::Refusal;
-use crate::{certificate_status, check};
+use crate::{certificate_status, check, explanation};
 use selvedge::{ExitCause, Handle};
 use std::io;
 use std::process::ExitCode;
@@ -143,7 +143,7 @@ impl ServerCommands {
                 if !live.logs_to_standard_error(model::Level::Info) {
                     log::print_line(&format!("reloaded: {}", lines.join("; ")));
                 }
-                ControlReply::Done(lines.join("\n"))
+                ControlReply::Done(reloaded.report())
             }
             Err(refusal) => {
                 if !live.logs_to_standard_error(model::Level::Error) {
@@ -212,6 +212,24 @@ impl ControlHandler for ServerCommands {
             Some(live) => certificate_status::format(&live.certificate_status(), format, unix_now()),
             None => STOPPED.to_owned(),
         }
+    }
+
+    fn explain(&self, format: StatusFormat, request: &str) -> ControlReply {
+        let request = match serde_json::from_str(request) {
+            Ok(request) => request,
+            Err(error) => return ControlReply::Refused(format!("no request to explain: {error}")),
+        };
+        // Without the lock, because the files of a request may be on a slow disk.
+        let parts = self.live().as_ref().map(|live| (live.explainable(), live.folder()));
+        let Some(((explainable, source), folder)) = parts else { return ControlReply::Refused(STOPPED.to_owned()) };
+        match explanation::explain(&explainable, &request) {
+            Ok(explanation) => ControlReply::Done(explanation.format(format, &source, folder.as_deref())),
+            Err(problem) => ControlReply::Refused(problem),
+        }
+    }
+
+    fn settings(&self) -> String {
+        self.live().as_ref().map_or_else(|| STOPPED.to_owned(), LiveServer::settings_text)
     }
 
     fn stop_listening(&self) {

@@ -7,7 +7,8 @@ use crate::certificates::{
 };
 use crate::compile::{self, CarriedState, Compiled, ServingState, SiteHosts};
 use crate::config::model::{self, AccessLog, ErrorLog, LogSettings, Settings, Switch};
-use crate::config::{Configuration, MachineRequirementKind, Problem, Problems, Sources};
+use crate::config::{Configuration, MachineRequirementKind, Places, Problem, Problems, Sources};
+use crate::explanation::Explainable;
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
@@ -30,7 +31,9 @@ use std::time::Duration;
 pub(crate) struct Snapshot {
     /// From 1, one more for each reload.
     pub(crate) number: u64,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
+    /// Where the settings are written.
+    places: Arc<Places>,
     pub(crate) logs: Arc<Logs>,
     /// The counters, shared by all configurations.
     pub(crate) counters: Arc<Counters>,
@@ -126,7 +129,8 @@ impl Snapshot {
         let counters = earlier.map_or_else(Arc::default, |earlier| earlier.counters.clone());
         Ok(Self {
             number,
-            settings: configuration.settings.clone(),
+            settings: Arc::new(configuration.settings.clone()),
+            places: configuration.places.clone(),
             logs,
             counters,
             table,
@@ -190,6 +194,17 @@ impl Snapshot {
         move || SiteService::new(table.clone(), workers).with_https_port(https_port)
     }
 
+    /// Returns what requests of this configuration are explained by.
+    pub(crate) fn explainable(&self, listeners: &ListenerSet) -> Explainable {
+        Explainable {
+            settings: self.settings.clone(),
+            places: self.places.clone(),
+            table: self.table.clone(),
+            limits: self.limits.message,
+            https_port: self.https_port(listeners),
+        }
+    }
+
     /// Returns the port of the first listener with TLS. A Unix socket has none, and its clients use the usual one.
     fn https_port(&self, listeners: &ListenerSet) -> Option<u16> {
         let endpoints = listeners.endpoints_with_tls(&self.settings.listeners);
@@ -210,7 +225,7 @@ impl Snapshot {
     /// Makes the names of this configuration those for which the server gets certificates.
     pub(crate) fn apply_automatic_certificates(&self) {
         let Some(automatic) = self.carried.automatic() else { return };
-        let Settings { acme, listeners, sites, .. } = &self.settings;
+        let Settings { acme, listeners, sites, .. } = &*self.settings;
         let settings = AcmeSettings {
             directories: acme.directories.clone(),
             email: acme.email.clone(),

@@ -97,7 +97,10 @@ impl<'a> PlacedSetting<'a> {
 
     /// Returns the number of settings of its block with any of these names.
     pub(crate) fn count_of(self, names: &[&str]) -> usize {
-        self.places.block(self.within()).filter(|&index| names.contains(&self.places.entries[index].setting.name)).count()
+        self.places
+            .block(self.within())
+            .filter(|&index| names.contains(&self.places.entries[index].setting.name))
+            .count()
     }
 
     fn within(self) -> (usize, u32) {

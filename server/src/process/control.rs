@@ -1,4 +1,4 @@
-//! The control socket: one line with a command, and a reply, over a Unix socket that only its owner can open.
+//! The control socket: one line with a command, for some a line with what it is about, and a reply, over a Unix socket that only its owner can open.
 //!
 //! The reply begins with a line `ok` or `refused`; the rest is text for people.
 
@@ -6,6 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{PidfdFlags, Uid, geteuid, pidfd_open};
+use serde::Serialize;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -29,6 +30,38 @@ pub(crate) enum ControlCommand {
     Status(StatusFormat),
     /// Return the state of certificates.
     Certificates(StatusFormat),
+    /// Explain the request of the call.
+    Explain(StatusFormat),
+    /// Return the settings in force.
+    Settings,
+}
+
+/// A command with what it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ControlCall {
+    pub(crate) command: ControlCommand,
+    /// One line of at most 32 KiB; empty for most commands.
+    pub(crate) payload: String,
+}
+
+impl From<ControlCommand> for ControlCall {
+    fn from(command: ControlCommand) -> Self {
+        Self { command, payload: String::new() }
+    }
+}
+
+impl ControlCall {
+    /// Returns the call that explains a request.
+    ///
+    /// # Errors
+    /// If the request is too long.
+    pub(crate) fn explain(format: StatusFormat, request: &impl Serialize) -> Result<Self, String> {
+        let payload = serde_json::to_string(request).map_err(|error| error.to_string())?;
+        match payload.len() as u64 >= PAYLOAD_BYTES_MAX {
+            true => Err("the request is longer than 32 KiB".to_owned()),
+            false => Ok(Self { command: ControlCommand::Explain(format), payload }),
+        }
+    }
 }
 
 /// Format of a status.
@@ -48,7 +81,7 @@ pub(crate) enum ControlReply {
 }
 
 impl ControlCommand {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 11] = [
         Self::Reload,
         Self::Stop,
         Self::Upgrade,
@@ -57,6 +90,9 @@ impl ControlCommand {
         Self::Status(StatusFormat::Json),
         Self::Certificates(StatusFormat::Text),
         Self::Certificates(StatusFormat::Json),
+        Self::Explain(StatusFormat::Text),
+        Self::Explain(StatusFormat::Json),
+        Self::Settings,
     ];
 
     /// Returns the word on the control socket.
@@ -70,6 +106,9 @@ impl ControlCommand {
             Self::Status(StatusFormat::Json) => "status json",
             Self::Certificates(StatusFormat::Text) => "certificates",
             Self::Certificates(StatusFormat::Json) => "certificates json",
+            Self::Explain(StatusFormat::Text) => "explain",
+            Self::Explain(StatusFormat::Json) => "explain json",
+            Self::Settings => "settings",
         }
     }
 
@@ -78,8 +117,15 @@ impl ControlCommand {
     const fn reply_timeout(self) -> Duration {
         match self {
             Self::Reload | Self::Upgrade | Self::ReopenLogs => Duration::from_secs(120),
-            Self::Stop | Self::Status(_) | Self::Certificates(_) => Duration::from_secs(10),
+            Self::Stop | Self::Status(_) | Self::Certificates(_) | Self::Explain(_) | Self::Settings => {
+                Duration::from_secs(10)
+            }
         }
+    }
+
+    /// Whether a line with what the command is about follows it.
+    const fn has_payload(self) -> bool {
+        matches!(self, Self::Explain(_))
     }
 
     fn from_word(word: &str) -> Option<Self> {
@@ -91,6 +137,8 @@ impl ControlCommand {
 const CALLER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest command.
 const COMMAND_BYTES_MAX: u64 = 64;
+/// Longest line behind a command, with its end.
+const PAYLOAD_BYTES_MAX: u64 = 32 << 10;
 /// Callers that are served at once.
 const CALLERS_MAX: usize = 64;
 
@@ -100,7 +148,7 @@ pub(super) fn serve(
     control: UnixListener,
     until: UnixStream,
     calls: Arc<()>,
-    execute: impl Fn(ControlCommand) -> ControlReply + Send + Sync + 'static,
+    execute: impl Fn(ControlCall) -> ControlReply + Send + Sync + 'static,
 ) -> io::Result<()> {
     control.set_nonblocking(true)?;
     let execute = Arc::new(execute);
@@ -141,7 +189,7 @@ fn accept(control: &UnixListener, until: &UnixStream) -> Option<UnixStream> {
 }
 
 /// Reads the command of one caller and writes the reply.
-fn handle_caller(mut caller: UnixStream, execute: &dyn Fn(ControlCommand) -> ControlReply) -> io::Result<()> {
+fn handle_caller(mut caller: UnixStream, execute: &dyn Fn(ControlCall) -> ControlReply) -> io::Result<()> {
     caller.set_nonblocking(false)?;
     caller.set_read_timeout(Some(CALLER_TIMEOUT))?;
     caller.set_write_timeout(Some(CALLER_TIMEOUT))?;
@@ -150,9 +198,21 @@ fn handle_caller(mut caller: UnixStream, execute: &dyn Fn(ControlCommand) -> Con
         return write_reply(&mut caller, &ControlReply::Refused("only the owner may send commands".to_owned()));
     }
     let mut line = String::new();
-    BufReader::new(Read::by_ref(&mut caller).take(COMMAND_BYTES_MAX)).read_line(&mut line)?;
+    let mut reader = BufReader::new(Read::by_ref(&mut caller).take(COMMAND_BYTES_MAX));
+    reader.read_line(&mut line)?;
     let reply = match line.strip_suffix('\n').and_then(ControlCommand::from_word) {
-        Some(command) => execute(command),
+        Some(command) if command.has_payload() => {
+            // What was read behind the command stays in the buffer.
+            let buffered = reader.buffer().len() as u64;
+            reader.get_mut().set_limit(PAYLOAD_BYTES_MAX - buffered);
+            let mut payload = String::new();
+            reader.read_line(&mut payload)?;
+            match payload.strip_suffix('\n') {
+                Some(payload) => execute(ControlCall { command, payload: payload.to_owned() }),
+                None => ControlReply::Refused(format!("a line of more than {PAYLOAD_BYTES_MAX} bytes")),
+            }
+        }
+        Some(command) => execute(command.into()),
         None => ControlReply::Refused(format!("`{}` is not a control command", line.trim_end().escape_default())),
     };
     write_reply(&mut caller, &reply)
@@ -173,8 +233,14 @@ fn write_reply(to: &mut UnixStream, reply: &ControlReply) -> io::Result<()> {
 }
 
 /// Sends a command to the server behind a control socket, and waits for the reply.
+#[cfg(test)]
 pub(crate) fn call(control: &Path, command: ControlCommand) -> Result<ControlReply, String> {
-    call_within(control, command, command.reply_timeout())
+    call_with(control, &command.into())
+}
+
+/// Sends a command with what it is about, and waits for the reply.
+pub(crate) fn call_with(control: &Path, call: &ControlCall) -> Result<ControlReply, String> {
+    call_within(control, call, call.command.reply_timeout())
 }
 
 /// Stops the server behind a control socket, and waits at most `time` until its process has ended: the supervisor, or
@@ -183,7 +249,7 @@ pub(crate) fn stop(control: &Path, time: Duration) -> Result<ControlReply, Strin
     let server = connect(control)?;
     // Opened before the command, so that it refers to this server, not to a later process with its number.
     let process = socket_peercred(&server).and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()));
-    let reply = exchange(server, control, ControlCommand::Stop, ControlCommand::Stop.reply_timeout())?;
+    let reply = exchange(server, control, &ControlCommand::Stop.into(), ControlCommand::Stop.reply_timeout())?;
     // The process of a server in another container cannot be seen.
     let (ControlReply::Done(_), Ok(process)) = (&reply, process) else { return Ok(reply) };
     let seconds = time.as_secs_f64();
@@ -213,20 +279,23 @@ fn connect(control: &Path) -> Result<UnixStream, String> {
     UnixStream::connect(control).map_err(|error| format!("cannot reach a server at {}: {error}", control.display()))
 }
 
-fn call_within(control: &Path, command: ControlCommand, time: Duration) -> Result<ControlReply, String> {
-    exchange(connect(control)?, control, command, time)
+fn call_within(control: &Path, call: &ControlCall, time: Duration) -> Result<ControlReply, String> {
+    exchange(connect(control)?, control, call, time)
 }
 
 fn exchange(
     mut server: UnixStream,
     control: &Path,
-    command: ControlCommand,
+    ControlCall { command, payload }: &ControlCall,
     time: Duration,
 ) -> Result<ControlReply, String> {
     let failed = |what: &str, error: io::Error| format!("{what} {}: {error}", control.display());
     let mut reply = Vec::new();
-    let sent =
-        server.set_read_timeout(Some(time)).and_then(|()| server.write_all(format!("{}\n", command.word()).as_bytes()));
+    let text = match command.has_payload() {
+        true => format!("{}\n{payload}\n", command.word()),
+        false => format!("{}\n", command.word()),
+    };
+    let sent = server.set_read_timeout(Some(time)).and_then(|()| server.write_all(text.as_bytes()));
     // A server that refuses before it has read the command causes a reset, which is not an error here.
     let outcome = sent.and(server.read_to_end(&mut reply).map(drop));
     let reply = String::from_utf8_lossy(&reply);
@@ -253,7 +322,7 @@ mod tests {
         let (until, end) = UnixStream::pair().unwrap();
         let executed = Arc::new(Mutex::new(Vec::new()));
         let into = executed.clone();
-        let execute = move |command| {
+        let execute = move |ControlCall { command, .. }: ControlCall| {
             into.lock().unwrap().push(command);
             match command {
                 ControlCommand::Reload => ControlReply::Refused("line 1\nline 2\n".to_owned()),
@@ -283,11 +352,33 @@ mod tests {
     }
 
     #[test]
+    fn a_line_behind_a_command_is_bounded() {
+        let path = std::env::temp_dir().join(format!("selvedge-control-payload-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (until, end) = UnixStream::pair().unwrap();
+        let execute = |call: ControlCall| ControlReply::Done(call.payload);
+        serve(UnixListener::bind(&path).unwrap(), until, Arc::default(), execute).unwrap();
+        let request = |length: usize| ControlCall::explain(StatusFormat::Json, &"a".repeat(length));
+        let most = PAYLOAD_BYTES_MAX as usize - 3;
+        for length in [0, 1, COMMAND_BYTES_MAX as usize, most] {
+            let call = request(length).unwrap();
+            assert_eq!(call_with(&path, &call), Ok(ControlReply::Done(format!("\"{}\"", "a".repeat(length)))));
+        }
+        assert_eq!(request(most + 1).unwrap_err(), "the request is longer than 32 KiB");
+        let command = ControlCommand::Explain(StatusFormat::Text);
+        let long = ControlCall { command, payload: "a".repeat(PAYLOAD_BYTES_MAX as usize) };
+        let refused = ControlReply::Refused("a line of more than 32768 bytes".to_owned());
+        assert_eq!(call_with(&path, &long), Ok(refused));
+        drop(end);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
     fn call_times_out_if_the_server_hangs() {
         let path = std::env::temp_dir().join(format!("selvedge-control-hangs-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let _hangs = UnixListener::bind(&path).unwrap();
-        let text = call_within(&path, ControlCommand::Reload, Duration::from_millis(100)).unwrap_err();
+        let text = call_within(&path, &ControlCommand::Reload.into(), Duration::from_millis(100)).unwrap_err();
         assert_eq!(text, format!("no reply from the server at {} within 0.1 s", path.display()));
         assert_eq!(ControlCommand::Status(StatusFormat::Text).reply_timeout(), Duration::from_secs(10));
         std::fs::remove_file(&path).unwrap();
@@ -299,7 +390,7 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let (until, end) = UnixStream::pair().unwrap();
         let calls = Arc::new(());
-        let execute = |_| ControlReply::Done(String::new());
+        let execute = |_: ControlCall| ControlReply::Done(String::new());
         serve(UnixListener::bind(&path).unwrap(), until, calls.clone(), execute).unwrap();
         // They send nothing, so they occupy their threads for a while.
         let silent: Vec<_> = (0..CALLERS_MAX).map(|_| UnixStream::connect(&path).unwrap()).collect();

@@ -40,7 +40,7 @@ mod tests;
 pub(crate) use active_sandbox::ActiveSandbox;
 pub(crate) use cgi_programs::StartCgiPrograms;
 pub(crate) use cgi_runner::{is_cgi_runner, run_cgi_programs};
-pub(crate) use control::{ControlCommand, ControlReply, StatusFormat, call, stop};
+pub(crate) use control::{ControlCall, ControlCommand, ControlReply, StatusFormat, call_with, stop};
 pub(crate) use file_id::FileId;
 pub(crate) use file_opener::{is_file_opener, open_files};
 pub(crate) use listen_address::ListenAddress;

@@ -233,8 +233,7 @@ impl HeaderEdit {
         let is_field = |field: &str| self.name.eq_ignore_ascii_case(field);
         let is_excluded = (in_parts && is_field("content-type"))
             || (facts.is_own_page && CONTENT_FIELDS.iter().any(|field| is_field(field)));
-        !is_excluded
-            && self.only_for.as_ref().is_none_or(|selector| selector.selects(facts.requested, facts.file))
+        !is_excluded && self.only_for.as_ref().is_none_or(|selector| selector.selects(facts.requested, facts.file))
     }
 }
 

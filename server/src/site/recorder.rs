@@ -137,8 +137,6 @@ pub(crate) enum Origin {
     Condition(usize),
     /// A change of a response field: those of the site come first, then those of the route.
     FieldChange(usize),
-    /// The upstream of the route.
-    Upstream,
     /// A setting of the top level.
     Top(&'static str),
 }

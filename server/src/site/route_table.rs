@@ -443,6 +443,12 @@ impl RouteTable {
         self.hosts.find(name.map(str::as_bytes))
     }
 
+    /// Returns the TLS host of a site, 0 without certificates.
+    #[cfg(feature = "program")]
+    pub(crate) fn host_tag(&self, site: u32) -> u32 {
+        self.site(site).rules.host_tag
+    }
+
     /// Returns the site of an index.
     pub(super) fn site(&self, number: u32) -> &Site {
         &self.sites[number as usize]
@@ -483,11 +489,7 @@ impl Site {
     /// Finds the first route that matches, and whether the path alone determined it.
     ///
     /// This holds after a rewrite, too. Passing over a route would also pass over its access rules.
-    pub(super) fn find_route(
-        &self,
-        text: &str,
-        of: (&Request, IpAddr),
-    ) -> (Option<RouteMatch<'_>>, CacheScope) {
+    pub(super) fn find_route(&self, text: &str, of: (&Request, IpAddr)) -> (Option<RouteMatch<'_>>, CacheScope) {
         self.find_route_observed(text, of, |_, _| {})
     }
 

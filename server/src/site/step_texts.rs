@@ -44,7 +44,9 @@ fn condition(condition: &Condition) -> String {
         Condition::Client(networks) => format!("client {}", quoted(networks)),
         Condition::Host(hosts) => format!("host {}", quoted(hosts)),
         Condition::Scheme(scheme) => format!("scheme {scheme}"),
-        Condition::ClientCertificate(subjects) => format!("client-certificate {}", quoted(subjects)).trim_end().to_owned(),
+        Condition::ClientCertificate(subjects) => {
+            format!("client-certificate {}", quoted(subjects)).trim_end().to_owned()
+        }
         Condition::FileExists(file) => format!("file-exists \"{}\"", file.path().display()),
         Condition::Not(condition) => format!("not {{ {} }}", self::condition(condition)),
         Condition::Any(conditions) => format!("any {{ {} }}", all(conditions)),
@@ -112,7 +114,9 @@ pub(super) fn record_look_up(
             }
             (Verdict::Yes, text)
         }
-        Ok(Resolved::DirectoryWithoutSlash) => (Verdict::No, "a directory, which is at the path with a slash".to_owned()),
+        Ok(Resolved::DirectoryWithoutSlash) => {
+            (Verdict::No, "a directory, which is at the path with a slash".to_owned())
+        }
         Ok(Resolved::Directory(..)) => (Verdict::No, "a directory without an index".to_owned()),
         Err(error) => {
             let why = match error {

@@ -53,6 +53,7 @@ impl Builder<'_, '_> {
         self.has_invalid_upstream = top.has_any_invalid(&["upstream"]);
         declared_upstreams(self, top);
         let sites = self.sites(top, limits.body_bytes_max);
+        self.add_expectations(top, None);
         let upstreams = used_upstreams(self, top);
         check_listeners(top, &sites, &mut self.reader.problems);
         let certificate_folder = certificate_folder(self, top, (&sites, remote_control.as_ref()));
@@ -66,6 +67,7 @@ impl Builder<'_, '_> {
             acme,
             upstreams,
             sites,
+            expectations: std::mem::take(&mut self.expectations),
             limits,
             logs,
         }

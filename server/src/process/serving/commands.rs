@@ -1,7 +1,7 @@
 //! Control commands: from signals, the control socket, and the end of the supervisor.
 
 use super::{Parent, STOPPING, ServingProcess, shutting_down};
-use crate::process::control::{self, ControlCommand, ControlReply, StatusFormat};
+use crate::process::control::{self, ControlCall, ControlCommand, ControlReply, StatusFormat};
 use crate::process::link::{FromChild, WaitOutcome};
 use crate::process::lock::lock;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -20,6 +20,10 @@ pub(crate) trait ControlHandler: Send + Sync + 'static {
     fn status(&self, form: StatusFormat) -> String;
     /// Returns the state of the certificates that the server gets by itself.
     fn certificates(&self, form: StatusFormat) -> String;
+    /// Explains a request, which is JSON.
+    fn explain(&self, format: StatusFormat, request: &str) -> ControlReply;
+    /// Returns the settings in force.
+    fn settings(&self) -> String;
     /// Stops accepting because another process serves. A stop follows.
     fn stop_listening(&self);
     /// Reopens the log files.
@@ -48,15 +52,18 @@ impl ServingProcess {
         *lock(&self.commands_end) = Some(end);
         if let Some(control) = lock(&self.control).take() {
             let (serving, handler) = (self.clone(), handler.clone());
-            let execute = move |command| serving.execute(&*handler, command);
+            let execute = move |call| serving.execute(&*handler, call);
             control::serve(control, until, self.calls.clone(), execute).map_err(failed)?;
         }
         self.watch_supervisor(handler).map_err(failed)
     }
 
-    fn execute(&self, handler: &dyn ControlHandler, command: ControlCommand) -> ControlReply {
+    fn execute(&self, handler: &dyn ControlHandler, call: ControlCall) -> ControlReply {
+        let ControlCall { command, payload } = call;
         if self.is_shutting_down() {
             return match command {
+                ControlCommand::Explain(format) => handler.explain(format, &payload),
+                ControlCommand::Settings => ControlReply::Done(handler.settings()),
                 ControlCommand::Status(form) => ControlReply::Done(handler.status(form)),
                 ControlCommand::Certificates(form) => ControlReply::Done(handler.certificates(form)),
                 ControlCommand::Stop => ControlReply::Done(STOPPING.to_owned()),
@@ -67,6 +74,8 @@ impl ServingProcess {
             ControlCommand::Reload => self.reload(handler),
             ControlCommand::Status(form) => ControlReply::Done(handler.status(form)),
             ControlCommand::Certificates(form) => ControlReply::Done(handler.certificates(form)),
+            ControlCommand::Explain(format) => handler.explain(format, &payload),
+            ControlCommand::Settings => ControlReply::Done(handler.settings()),
             ControlCommand::Upgrade => {
                 let reply =
                     self.replace(&FromChild::Upgrade, "an upgrade needs a supervisor, and this process has none");

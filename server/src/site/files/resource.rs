@@ -180,7 +180,8 @@ impl Resource {
 
     /// Returns the codings with a precompressed file, and those in which the server compresses the file.
     pub(in crate::site) fn codings(&self) -> (Vec<Coding>, Vec<Coding>) {
-        let of = |representations: &[(Coding, Representation)]| representations.iter().map(|(coding, _)| *coding).collect();
+        let of =
+            |representations: &[(Coding, Representation)]| representations.iter().map(|(coding, _)| *coding).collect();
         (of(&self.precompressed), of(&self.encoded))
     }
 

@@ -59,7 +59,8 @@ impl<'t> Pipeline<'t> {
                 (Verdict::Yes, Origin::Setting("files"), text)
             }
             Ok(FileLookup::Moved(change)) => {
-                let text = format!("the page is at {}, to which the request is redirected", change.apply(path).encode());
+                let text =
+                    format!("the page is at {}, to which the request is redirected", change.apply(path).encode());
                 (Verdict::Yes, Origin::Setting("files"), text)
             }
             Ok(FileLookup::Directory(..)) => {

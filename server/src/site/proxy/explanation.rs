@@ -36,10 +36,10 @@ pub(in crate::site) fn explain(
         Err(no_server) => return without_server(rules, no_server, recorder),
     };
     let text = format!("{}: {}", upstream.server(server).name, reason(preference));
-    recorder.step(Stage::Upstream, Verdict::Yes, Origin::Upstream, text);
+    recorder.step(Stage::Upstream, Verdict::Yes, Origin::Setting("proxy"), text);
     let targets = group.targets(server, upstream.server(server));
     if targets.is_empty() {
-        recorder.step(Stage::Upstream, Verdict::No, Origin::Upstream, "the name of the server is not resolved");
+        recorder.step(Stage::Upstream, Verdict::No, Origin::Setting("proxy"), "the name of the server is not resolved");
     }
     outgoing.set_server(request, &rules.host, upstream.server(server));
     record_request(&outgoing, request, recorder);
@@ -64,7 +64,7 @@ fn record_servers(rules: &ProxyRules, recorder: &Recorder) {
             ServerCondition::CheckFailed => (Verdict::No, "out, because it fails its checks".to_owned()),
         };
         let text = format!("{}: {condition}, {} requests at work", server.name, server.at_work);
-        recorder.step(Stage::Upstream, verdict, Origin::Upstream, text);
+        recorder.step(Stage::Upstream, verdict, Origin::Setting("proxy"), text);
     }
 }
 
@@ -84,7 +84,7 @@ fn without_server(rules: &ProxyRules, no_server: NoServer, recorder: &Recorder) 
     let failure = match no_server {
         NoServer::Full(_) if capacity.queue_max > rules.upstream.status().waiting => {
             let text = "all servers are full, so the request waits for a place";
-            recorder.step(Stage::Upstream, Verdict::Note, Origin::Upstream, text);
+            recorder.step(Stage::Upstream, Verdict::Note, Origin::Setting("proxy"), text);
             recorder.set_producer(Producer::Upstream);
             return Forwarded::Received(Response::new(StatusCode::OK));
         }
@@ -92,7 +92,7 @@ fn without_server(rules: &ProxyRules, no_server: NoServer, recorder: &Recorder) 
         NoServer::AllTried => ForwardFailure::NoAddress,
         NoServer::AllFailChecks => ForwardFailure::NoneInUse,
     };
-    recorder.step(Stage::Upstream, Verdict::Denied, Origin::Upstream, failure.text());
+    recorder.step(Stage::Upstream, Verdict::Denied, Origin::Setting("proxy"), failure.text());
     Forwarded::Failed(failure.response(capacity.queue_timeout))
 }
 

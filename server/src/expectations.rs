@@ -1,0 +1,115 @@
+//! Tries the expectations of a configuration.
+
+use crate::compile;
+use crate::config::model::Expectation;
+use crate::config::{Configuration, MachineRequirementKind, Problem};
+use crate::explanation::{ExplainRequest, Explainable, Explanation, Outcome, explain};
+use std::path::Path;
+
+/// Returns a problem for each expectation that the response to its request does not meet.
+pub(crate) fn problems(configuration: &Configuration, of: &Explainable) -> Vec<Problem> {
+    let folder = configuration.texts.files().next().and_then(Path::parent);
+    let expectations = configuration.settings.expectations.iter().enumerate();
+    let problem = |(number, expectation): (usize, &Expectation)| {
+        let kind = MachineRequirementKind::Expectation(number);
+        let at = compile::position_of(configuration, &kind).unwrap_or_default();
+        let request = &request(expectation);
+        let (differences, details) = match explain(of, request) {
+            Ok(explanation) => (differences(expectation, &explanation), explanation.lines(folder)),
+            Err(error) => (vec![error], Vec::new()),
+        };
+        (!differences.is_empty()).then(|| {
+            let message = format!("{} {}: {}", request.method, request.url, differences.join("; "));
+            Problem::with_suggestion(at, message, String::new()).with_details(details)
+        })
+    };
+    expectations.filter_map(problem).collect()
+}
+
+fn request(expectation: &Expectation) -> ExplainRequest {
+    ExplainRequest {
+        method: expectation.method.clone(),
+        url: expectation.url.to_string(),
+        fields: expectation.request_fields.clone(),
+        client: expectation.client,
+        server_name: None,
+    }
+}
+
+/// Returns what differs from an expectation, in words.
+fn differences(expectation: &Expectation, explanation: &Explanation) -> Vec<String> {
+    let mut differences = Vec::new();
+    let (status, fields) = match &explanation.outcome {
+        Outcome::NoResponse => return vec!["the request gets no response".to_owned()],
+        Outcome::Response { status, fields, .. } => (Some(*status), fields),
+        Outcome::Produced { fields, .. } => (None, fields),
+    };
+    match (expectation.status, status) {
+        (Some(expected), Some(status)) if expected != status => {
+            differences.push(format!("expected status {expected}, and it is {status}"));
+        }
+        (Some(expected), None) => {
+            differences.push(format!("expected status {expected}, and another server or script decides it"));
+        }
+        _ => {}
+    }
+    let of_own = [("location", &expectation.location), ("content-type", &expectation.content_type)];
+    let of_own = of_own.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+    let others = expectation.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, expected) in of_own.chain(others) {
+        let mut values = fields.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+        let found: Vec<_> = values.by_ref().collect();
+        if found.iter().all(|value| *value != expected) {
+            let it = match found.first() {
+                Some(value) => format!("it is \"{}\"", value.escape_debug()),
+                None => "it is missing".to_owned(),
+            };
+            differences.push(format!("expected {name} \"{expected}\", and {it}"));
+        }
+    }
+    differences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::syntax::RequestUrl;
+
+    fn expectation() -> Expectation {
+        Expectation {
+            method: "GET".to_owned(),
+            url: RequestUrl::parse("https://a/").unwrap(),
+            client: None,
+            request_fields: Vec::new(),
+            status: Some(301),
+            location: Some("/b".to_owned()),
+            content_type: None,
+            fields: vec![("X-A".to_owned(), "1".to_owned())],
+        }
+    }
+
+    fn explanation(outcome: Outcome) -> Explanation {
+        Explanation { request: String::new(), site: None, route: None, steps: Vec::new(), outcome }
+    }
+
+    fn response(status: u16, fields: &[(&str, &str)]) -> Explanation {
+        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        explanation(Outcome::Response { status, reason: None, fields })
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let met = response(301, &[("location", "/b"), ("x-a", "0"), ("x-a", "1")]);
+        assert_eq!(differences(&expectation(), &met), [""; 0]);
+        let other = response(302, &[("location", "/c")]);
+        assert_eq!(
+            differences(&expectation(), &other),
+            [
+                "expected status 301, and it is 302",
+                "expected location \"/b\", and it is \"/c\"",
+                "expected X-A \"1\", and it is missing"
+            ]
+        );
+        assert_eq!(differences(&expectation(), &explanation(Outcome::NoResponse)), ["the request gets no response"]);
+    }
+}
