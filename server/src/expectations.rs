@@ -3,7 +3,7 @@
 use crate::compile;
 use crate::config::model::Expectation;
 use crate::config::{Configuration, MachineRequirementKind, Problem};
-use crate::explanation::{ExplainRequest, Explainable, Explanation, Outcome, explain};
+use crate::explanation::{ExplainRequest, Explainable, ExplainedResponse, Explanation, explain};
 use std::path::Path;
 
 /// Returns a problem for each expectation that the response to its request does not meet.
@@ -39,10 +39,10 @@ fn request(expectation: &Expectation) -> ExplainRequest {
 /// Returns what differs from an expectation, in words.
 fn differences(expectation: &Expectation, explanation: &Explanation) -> Vec<String> {
     let mut differences = Vec::new();
-    let (status, fields) = match &explanation.outcome {
-        Outcome::NoResponse => return vec!["the request gets no response".to_owned()],
-        Outcome::Response { status, fields, .. } => (Some(*status), fields),
-        Outcome::Produced { fields, .. } => (None, fields),
+    let (status, fields) = match &explanation.response {
+        ExplainedResponse::NoResponse => return vec!["the request gets no response".to_owned()],
+        ExplainedResponse::Response { status, fields, .. } => (Some(*status), fields),
+        ExplainedResponse::Produced { fields, .. } => (None, fields),
     };
     match (expectation.status, status) {
         (Some(expected), Some(status)) if expected != status => {
@@ -88,13 +88,13 @@ mod tests {
         }
     }
 
-    fn explanation(outcome: Outcome) -> Explanation {
-        Explanation { request: String::new(), site: None, route: None, steps: Vec::new(), outcome }
+    fn explanation(response: ExplainedResponse) -> Explanation {
+        Explanation { request: String::new(), site: None, route: None, steps: Vec::new(), response }
     }
 
     fn response(status: u16, fields: &[(&str, &str)]) -> Explanation {
         let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        explanation(Outcome::Response { status, reason: None, fields })
+        explanation(ExplainedResponse::Response { status, reason: None, fields })
     }
 
     #[test]
@@ -110,6 +110,9 @@ mod tests {
                 "expected X-A \"1\", and it is missing"
             ]
         );
-        assert_eq!(differences(&expectation(), &explanation(Outcome::NoResponse)), ["the request gets no response"]);
+        assert_eq!(
+            differences(&expectation(), &explanation(ExplainedResponse::NoResponse)),
+            ["the request gets no response"]
+        );
     }
 }

@@ -303,14 +303,10 @@ impl LiveServer {
         }
         let mut configuration = refuse(problems, configuration)?;
         let next = Snapshot::prepare(&mut configuration, Predecessor::Snapshot(&self.snapshot), &Disk, self.connect)?;
+        let unmet = expectations::problems(&configuration, &Explainable::from(&next));
+        let mut configuration = refuse(unmet, configuration)?;
         let listeners = self.listeners.plan_change(&self.serving_process, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
-        let unmet = expectations::problems(&configuration, &next.explainable(listeners.next()));
-        if !unmet.is_empty() {
-            // The sockets of new listeners are released.
-            self.listeners.remove_unlisted(&self.serving_process, &self.handle);
-            return Err(Refusal::of(unmet, &mut configuration));
-        }
         next.wait_for_names();
         let changes = config_diff::between(&self.snapshot.settings, &next.settings);
         let details = config_diff::details(&self.snapshot.settings, &next.settings);
@@ -360,20 +356,11 @@ impl LiveServer {
         }
     }
 
-    /// Returns what requests are explained by, and the name of the configuration in force.
-    pub(crate) fn explainable(&self) -> (Explainable, String) {
-        let source = format!("configuration {} of the running server, {}", self.snapshot.number, self.file.display());
-        (self.snapshot.explainable(&self.listeners), source)
-    }
-
-    /// Returns the settings in force, as a configuration.
-    pub(crate) fn settings_text(&self) -> String {
-        self.snapshot.settings.to_string()
-    }
-
-    /// Returns the folder of the configuration.
-    pub(crate) fn folder(&self) -> Option<PathBuf> {
-        self.file.parent().map(Path::to_owned)
+    /// Returns what requests are explained by, the number of the configuration in force, and its file.
+    pub(crate) fn explainable(&self) -> (Explainable, u64, PathBuf) {
+        let https_port = self.snapshot.https_port(&self.listeners);
+        let explainable = Explainable { https_port, ..Explainable::from(&self.snapshot) };
+        (explainable, self.snapshot.number, self.file.clone())
     }
 
     /// Checks whether a directory of the sandbox was replaced, for example the log folder. Then a new process has to

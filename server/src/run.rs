@@ -220,16 +220,18 @@ impl ControlHandler for ServerCommands {
             Err(error) => return ControlReply::Refused(format!("no request to explain: {error}")),
         };
         // Without the lock, because the files of a request may be on a slow disk.
-        let parts = self.live().as_ref().map(|live| (live.explainable(), live.folder()));
-        let Some(((explainable, source), folder)) = parts else { return ControlReply::Refused(STOPPED.to_owned()) };
+        let parts = self.live().as_ref().map(LiveServer::explainable);
+        let Some((explainable, number, file)) = parts else { return ControlReply::Refused(STOPPED.to_owned()) };
+        let source = format!("configuration {number} of the running server, {}", file.display());
         match explanation::explain(&explainable, &request) {
-            Ok(explanation) => ControlReply::Done(explanation.format(format, &source, folder.as_deref())),
+            Ok(explanation) => ControlReply::Done(explanation.format(format, &source, file.parent())),
             Err(problem) => ControlReply::Refused(problem),
         }
     }
 
     fn settings(&self) -> String {
-        self.live().as_ref().map_or_else(|| STOPPED.to_owned(), LiveServer::settings_text)
+        let parts = self.live().as_ref().map(LiveServer::explainable);
+        parts.map_or_else(|| STOPPED.to_owned(), |(explainable, ..)| explainable.settings.to_string())
     }
 
     fn stop_listening(&self) {

@@ -8,7 +8,7 @@ use crate::certificates::{
 use crate::compile::{self, CarriedState, Compiled, ServingState, SiteHosts};
 use crate::config::model::{self, AccessLog, ErrorLog, LogSettings, Settings, Switch};
 use crate::config::{Configuration, MachineRequirementKind, Places, Problem, Problems, Sources};
-use crate::explanation::Explainable;
+use crate::explanation::{self, Explainable};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
@@ -194,19 +194,8 @@ impl Snapshot {
         move || SiteService::new(table.clone(), workers).with_https_port(https_port)
     }
 
-    /// Returns what requests of this configuration are explained by.
-    pub(crate) fn explainable(&self, listeners: &ListenerSet) -> Explainable {
-        Explainable {
-            settings: self.settings.clone(),
-            places: self.places.clone(),
-            table: self.table.clone(),
-            limits: self.limits.message,
-            https_port: self.https_port(listeners),
-        }
-    }
-
     /// Returns the port of the first listener with TLS. A Unix socket has none, and its clients use the usual one.
-    fn https_port(&self, listeners: &ListenerSet) -> Option<u16> {
+    pub(crate) fn https_port(&self, listeners: &ListenerSet) -> Option<u16> {
         let endpoints = listeners.endpoints_with_tls(&self.settings.listeners);
         let ports = endpoints.iter().map(|endpoint| match endpoint {
             Endpoint::Inet(address) => address.port(),
@@ -400,6 +389,19 @@ impl Snapshot {
     /// Returns a handle that tells whether connections still use this snapshot.
     pub(crate) fn retire(&self) -> RetiredSnapshot {
         RetiredSnapshot { table: Arc::downgrade(&self.table), logs: self.logs.clone() }
+    }
+}
+
+/// What requests of a configuration are explained by, before its listeners are bound.
+impl From<&Snapshot> for Explainable {
+    fn from(snapshot: &Snapshot) -> Self {
+        Self {
+            settings: snapshot.settings.clone(),
+            places: snapshot.places.clone(),
+            table: snapshot.table.clone(),
+            limits: snapshot.limits.message,
+            https_port: explanation::configured_https_port(&snapshot.settings),
+        }
     }
 }
 

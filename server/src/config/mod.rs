@@ -33,7 +33,7 @@ pub(crate) mod value;
 
 #[cfg(feature = "program")]
 pub(crate) use include::has_wildcard;
-pub(crate) use places::{Place, PlacedSetting, Places};
+pub(crate) use places::{PlacedSetting, Places, SettingLine};
 pub(crate) use position::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use reader::RawValue;

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     files: Vec<PathBuf>,
-    entries: Vec<Entry>,
+    entries: Vec<WrittenSetting>,
 }
 
 /// A written setting.
 #[derive(Debug)]
-struct Entry {
+struct WrittenSetting {
     setting: &'static Setting,
     file: u32,
     /// From 1.
@@ -23,9 +23,9 @@ struct Entry {
     depth: u32,
 }
 
-/// The place of a setting.
+/// The file and line of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place<'a> {
+pub(crate) struct SettingLine<'a> {
     pub(crate) file: &'a Path,
     /// From 1.
     pub(crate) line: usize,
@@ -51,7 +51,7 @@ impl Places {
         let is_written = |item: &&Item| item.at != block.at;
         for item in block.items.iter().filter(is_written) {
             let line = u32::try_from(texts.line(item.at)).unwrap_or(u32::MAX);
-            self.entries.push(Entry { setting: item.setting, file: item.at.file, line, depth });
+            self.entries.push(WrittenSetting { setting: item.setting, file: item.at.file, line, depth });
             item.block.iter().for_each(|block| self.add(block, texts, depth + 1));
         }
     }
@@ -78,9 +78,9 @@ impl Places {
 
 impl<'a> PlacedSetting<'a> {
     /// Returns where the setting is written.
-    pub(crate) fn place(self) -> Place<'a> {
-        let Entry { file, line, .. } = self.places.entries[self.index];
-        Place { file: &self.places.files[file as usize], line: line as usize }
+    pub(crate) fn place(self) -> SettingLine<'a> {
+        let WrittenSetting { file, line, .. } = self.places.entries[self.index];
+        SettingLine { file: &self.places.files[file as usize], line: line as usize }
     }
 
     /// Returns the setting of this name and number in its block. Numbers start at 0.

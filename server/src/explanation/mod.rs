@@ -2,25 +2,27 @@
 //! configuration states it. The request runs through the service of the sites with a recorder. Nothing is sent, counted or
 //! logged.
 
+mod explained;
 mod output;
 mod places;
 
+pub(crate) use explained::{Explainable, ExplainedResponse, Explanation};
+
 use crate::compile::{self, Compiled};
-use crate::config::model::{Listener, Settings, Switch};
+use crate::config::Configuration;
+use crate::config::model::{ClientCertificatesMode, Listener, Settings, Switch};
 use crate::config::value::Address;
-use crate::config::{Configuration, Places};
-use crate::site::{Producer, RouteTable, SiteService, Verdict};
+use crate::site::{Producer, SiteService, Verdict};
 use crate::syntax::RequestUrl;
+use explained::PlacedStep;
 use places::PlacedPart;
 use selvedge::detached::{DetachedRequest, run_to_end};
 use selvedge::proto::RequestLine;
 use selvedge::proto::head::{Scheme, Version};
-use selvedge::proto::limits::MessageLimits;
 use selvedge::service::TlsInfo;
 use selvedge::{Reject, Request, Response};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
@@ -41,58 +43,6 @@ pub(crate) struct ExplainRequest {
     pub(crate) client: Option<IpAddr>,
     /// The server name of the TLS handshake; the host of the URL by default.
     pub(crate) server_name: Option<String>,
-}
-
-/// A configuration whose requests can be explained.
-#[derive(Clone, Debug)]
-pub(crate) struct Explainable {
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) places: Arc<Places>,
-    pub(crate) table: Arc<RouteTable>,
-    pub(crate) limits: MessageLimits,
-    /// The port of https, if a listener has TLS.
-    pub(crate) https_port: Option<u16>,
-}
-
-/// What the server does with a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Explanation {
-    /// The request in a line.
-    pub(crate) request: String,
-    /// The first name of the site.
-    pub(crate) site: Option<String>,
-    /// The pattern of the route.
-    pub(crate) route: Option<String>,
-    pub(crate) steps: Vec<PlacedStep>,
-    pub(crate) outcome: Outcome,
-}
-
-/// A step with the place of its setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PlacedStep {
-    pub(crate) stage: &'static str,
-    pub(crate) verdict: Verdict,
-    pub(crate) text: String,
-    pub(crate) place: Option<StepPlace>,
-}
-
-/// The file and line of a setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StepPlace {
-    pub(crate) file: PathBuf,
-    /// From 1.
-    pub(crate) line: usize,
-}
-
-/// What the client gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// No response, because the handshake fails.
-    NoResponse,
-    /// A response of this server.
-    Response { status: u16, reason: Option<&'static str>, fields: Vec<(String, String)> },
-    /// A response of another one, with these fields in addition.
-    Produced { producer: Producer, fields: Vec<(String, String)> },
 }
 
 /// Explains a request.
@@ -122,7 +72,7 @@ fn explain_here(of: &Explainable, request: &ExplainRequest) -> Result<Explanatio
         site: None,
         route: None,
         steps: vec![of.listener_step(&url)],
-        outcome: Outcome::NoResponse,
+        response: ExplainedResponse::NoResponse,
     };
     let tls = match url.scheme() {
         Scheme::Http => None,
@@ -172,7 +122,7 @@ impl Explanation {
         let status = reject.status().code();
         let text = format!("the head is refused: {}: {status}", reject.message());
         self.steps.push(PlacedStep { stage: "head", verdict: Verdict::Denied, text, place: None });
-        self.outcome = Outcome::Response { status, reason: Some(reject.message()), fields: Vec::new() };
+        self.response = ExplainedResponse::Response { status, reason: Some(reject.message()), fields: Vec::new() };
     }
 }
 
@@ -193,17 +143,18 @@ impl Explainable {
         let listeners = self.settings.listeners.iter().enumerate();
         let at_port: Vec<_> = listeners.filter(|(_, listener)| port_of(listener) == Some(url.port())).collect();
         let tls = Switch::from(url.scheme() == Scheme::Https);
-        let with = if tls == Switch::On { "with TLS" } else { "without TLS" };
+        let (with, otherwise) = match tls {
+            Switch::On => ("with TLS", "has no TLS, so a handshake fails there; what follows is as if it had"),
+            Switch::Off => {
+                ("without TLS", "has TLS, so a plain request gets 400 there; what follows is as if it had none")
+            }
+        };
         let (verdict, text, number) = match at_port.iter().find(|(_, listener)| listener.tls == tls).or(at_port.first())
         {
             Some((number, listener)) if listener.tls == tls => {
                 (Verdict::Yes, format!("{} {with}", listener.address), Some(*number))
             }
-            Some((number, listener)) => {
-                let text =
-                    format!("{} is not {with}, so such a request gets 400 or no response there", listener.address);
-                (Verdict::No, text, Some(*number))
-            }
+            Some((number, listener)) => (Verdict::No, format!("{} {otherwise}", listener.address), Some(*number)),
             None => (Verdict::No, format!("none at port {} {with}; what follows is as if one were", url.port()), None),
         };
         let place = number.and_then(|number| self.places.top("listen", number)).map(|placed| placed.place().into());
@@ -221,8 +172,13 @@ impl Explainable {
         };
         let (info, verdict, text) = match (site, tag) {
             (Some(site), 1..) => {
-                let text =
-                    format!("{named}: the certificate of the site {}", self.settings.sites[site as usize].names[0]);
+                let site = &self.settings.sites[site as usize];
+                let clients = site.tls.client_certificates.as_ref().map(|clients| clients.mode);
+                let clients = match clients {
+                    Some(ClientCertificatesMode::Required) => ", which needs one of the client, without a subject here",
+                    Some(ClientCertificatesMode::Optional) | None => "",
+                };
+                let text = format!("{named}: the certificate of the site {}{clients}", site.names[0]);
                 (Some(TlsInfo::assumed(name, tag)), Verdict::Yes, text)
             }
             (Some(site), 0) => {
@@ -251,17 +207,17 @@ impl Explainable {
         }
         explanation.site = part.site_name();
         explanation.route = recorder.route().and_then(|route| part.pattern(route));
-        explanation.outcome = outcome(&response, recorder.producer());
+        explanation.response = explained_response(&response, recorder.producer());
         Ok(())
     }
 }
 
-fn outcome(response: &Response, producer: Option<Producer>) -> Outcome {
+fn explained_response(response: &Response, producer: Option<Producer>) -> ExplainedResponse {
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let fields = response.fields().iter().map(|(name, value)| (name.to_owned(), text(value))).collect();
     match producer {
-        Some(producer) => Outcome::Produced { producer, fields },
-        None => Outcome::Response { status: response.status.code(), reason: response.reason(), fields },
+        Some(producer) => ExplainedResponse::Produced { producer, fields },
+        None => ExplainedResponse::Response { status: response.status.code(), reason: response.reason(), fields },
     }
 }
 
@@ -275,16 +231,8 @@ fn port_of(listener: &Listener) -> Option<u16> {
 }
 
 /// Returns the port of the first listener with TLS. A socket without a port has that of https.
-fn configured_https_port(settings: &Settings) -> Option<u16> {
+pub(crate) fn configured_https_port(settings: &Settings) -> Option<u16> {
     const HTTPS_PORT: u16 = 443;
     let mut with_tls = settings.listeners.iter().filter(|listener| listener.tls == Switch::On);
     with_tls.next().map(|listener| port_of(listener).unwrap_or(HTTPS_PORT))
-}
-
-impl StepPlace {
-    /// Returns the place in words: without the folder, if the file is in this one.
-    fn beside(&self, folder: Option<&Path>) -> String {
-        let file = folder.and_then(|folder| self.file.strip_prefix(folder).ok()).unwrap_or(&self.file);
-        format!("{}:{}", file.display(), self.line)
-    }
 }

@@ -1,6 +1,6 @@
 //! Explanations as text and as JSON.
 
-use super::{Explanation, Outcome, PlacedStep};
+use super::explained::{ExplainedResponse, Explanation, PlacedStep};
 use crate::process::StatusFormat;
 use crate::site::Producer;
 use selvedge::StatusCode;
@@ -16,14 +16,14 @@ impl Explanation {
         };
         let mut lines = vec![self.request.clone()];
         lines.extend(self.steps.iter().map(step));
-        let (first, fields) = match &self.outcome {
-            Outcome::NoResponse => ("no response".to_owned(), &[][..]),
-            Outcome::Response { status, reason, fields } => {
+        let (first, fields) = match &self.response {
+            ExplainedResponse::NoResponse => ("no response".to_owned(), &[][..]),
+            ExplainedResponse::Response { status, reason, fields } => {
                 let name = StatusCode::new(*status).map_or("", StatusCode::reason_phrase);
                 let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
                 (format!("{status} {name}{reason}"), fields.as_slice())
             }
-            Outcome::Produced { producer, fields } => {
+            ExplainedResponse::Produced { producer, fields } => {
                 (format!("the response of {}", name(*producer)), fields.as_slice())
             }
         };
@@ -61,21 +61,21 @@ impl Explanation {
             "site": self.site,
             "route": self.route,
             "steps": self.steps.iter().map(step).collect::<Vec<_>>(),
-            "response": response(&self.outcome),
+            "response": response(&self.response),
         })
     }
 }
 
 /// Returns the response as JSON; `null` for none.
-fn response(outcome: &Outcome) -> Value {
+fn response(response: &ExplainedResponse) -> Value {
     let list =
         |fields: &[(String, String)]| fields.iter().map(|(name, value)| json!([name, value])).collect::<Vec<_>>();
-    match outcome {
-        Outcome::NoResponse => Value::Null,
-        Outcome::Response { status, reason, fields } => {
+    match response {
+        ExplainedResponse::NoResponse => Value::Null,
+        ExplainedResponse::Response { status, reason, fields } => {
             json!({ "status": status, "of": "server", "reason": reason, "fields": list(fields) })
         }
-        Outcome::Produced { producer, fields } => {
+        ExplainedResponse::Produced { producer, fields } => {
             let of = match producer {
                 Producer::Upstream => "upstream",
                 Producer::Script => "script",

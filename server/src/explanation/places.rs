@@ -1,9 +1,9 @@
 //! Finds the settings that steps follow from.
 
-use super::{Explainable, PlacedStep, StepPlace};
+use super::explained::{Explainable, PlacedStep, StepPlace};
 use crate::config::model::Site;
-use crate::config::{Place, PlacedSetting};
-use crate::site::{Origin, Step};
+use crate::config::{PlacedSetting, SettingLine};
+use crate::site::{Step, StepOrigin};
 use crate::syntax::Pattern;
 
 /// The settings that change fields, in the order of their effect.
@@ -44,7 +44,7 @@ impl<'a> PlacedPart<'a> {
         routes.flat_map(|(number, route)| route.patterns.iter().map(move |pattern| (number, pattern))).nth(compiled)
     }
 
-    fn find(&self, origin: Origin, route: Option<usize>) -> Option<PlacedSetting<'a>> {
+    fn find(&self, origin: StepOrigin, route: Option<usize>) -> Option<PlacedSetting<'a>> {
         let (model, site) = self.site.map_or((None, None), |(model, site)| (Some(model), site));
         let route = route.and_then(|route| {
             let (number, _) = self.configured_route(route)?;
@@ -52,24 +52,24 @@ impl<'a> PlacedPart<'a> {
             site?.inner("route", number).or_else(|| site?.inner("root", 0))
         });
         match origin {
-            Origin::None => None,
-            Origin::Site => site,
-            Origin::Route => route,
-            Origin::Top(name) => self.of.places.top(name, 0),
-            Origin::Setting(name) => {
+            StepOrigin::None => None,
+            StepOrigin::Site => site,
+            StepOrigin::Route => route,
+            StepOrigin::Top(name) => self.of.places.top(name, 0),
+            StepOrigin::Setting(name) => {
                 let of = |block: Option<PlacedSetting<'a>>| block.and_then(|block| only(block, name));
                 of(route).or_else(|| of(site)).or(route).or(site)
             }
-            Origin::Inner(name, number) => {
+            StepOrigin::Inner(name, number) => {
                 let of = |block: Option<PlacedSetting<'a>>| block.and_then(|block| block.inner(name, 0));
                 let outer = of(route).or_else(|| of(site))?;
                 Some(outer.inner_of(&[], number).unwrap_or(outer))
             }
-            Origin::Condition(number) => {
+            StepOrigin::Condition(number) => {
                 let when = route?.inner("when", 0)?;
                 Some(when.inner_of(&[], number).unwrap_or(when))
             }
-            Origin::FieldChange(number) => {
+            StepOrigin::FieldChange(number) => {
                 let site = site?;
                 let number = match model?.tls.hsts {
                     Some(_) if number == 0 => return site.inner("hsts", 0),
@@ -91,8 +91,8 @@ fn only<'a>(block: PlacedSetting<'a>, name: &'a str) -> Option<PlacedSetting<'a>
     block.inner(name, 0).filter(|_| block.inner(name, 1).is_none())
 }
 
-impl From<Place<'_>> for StepPlace {
-    fn from(place: Place<'_>) -> Self {
+impl From<SettingLine<'_>> for StepPlace {
+    fn from(place: SettingLine<'_>) -> Self {
         Self { file: place.file.to_owned(), line: place.line }
     }
 }

@@ -1,6 +1,6 @@
 //! The changes that a site makes to response fields, for every status code or for selected responses.
 
-use super::recorder::{Origin, Recorder, Stage, Verdict};
+use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use crate::syntax::{Pattern, RequestValues, ResponseSelector, SentFile, TextTemplate};
 use selvedge::proto::field::{Fields, InvalidField};
 use selvedge::{Response, StatusCode};
@@ -217,7 +217,7 @@ impl HeaderEdits {
                 }
                 HeaderEditKind::Remove => format!("{name} is removed"),
             };
-            recorder.step(Stage::Field, Verdict::Yes, Origin::FieldChange(number), text);
+            recorder.step(Stage::Field, Verdict::Yes, StepOrigin::FieldChange(number), text);
         }
     }
 }

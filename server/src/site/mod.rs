@@ -67,7 +67,7 @@ pub(crate) use proxy::{
     ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerCondition, ServerRules,
     ServerStatus, StickyRules, Upstream, UpstreamEvent, UpstreamRules, UrlRewriting,
 };
-pub(crate) use recorder::{Origin, Producer, Step, Verdict};
+pub(crate) use recorder::{Producer, Step, StepOrigin, Verdict};
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
 

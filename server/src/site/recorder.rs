@@ -8,6 +8,8 @@ use std::rc::Rc;
 
 /// Most steps that are recorded of one request. Further ones are counted.
 const STEPS_MAX: usize = 4096;
+/// Steps beyond which a route that does not match is only counted, so that the steps behind the routes have room.
+const ROUTES_MAX: usize = 1024;
 
 /// Records the steps of one request. Clones share the record.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +43,7 @@ pub(crate) struct Step {
     pub(crate) stage: Stage,
     pub(crate) verdict: Verdict,
     pub(crate) text: String,
-    pub(crate) origin: Origin,
+    pub(crate) origin: StepOrigin,
     /// The number of the route that it is about, among those of its site.
     pub(crate) route: Option<usize>,
 }
@@ -122,7 +124,7 @@ impl Verdict {
 
 /// Which setting a step follows from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum StepOrigin {
     /// None, such as a rule of HTTP.
     None,
     /// The site.
@@ -135,7 +137,7 @@ pub(crate) enum Origin {
     Inner(&'static str, usize),
     /// A condition of the route, by its number.
     Condition(usize),
-    /// A change of a response field: those of the site come first, then those of the route.
+    /// A change of a response field: those of the site precede those of the route.
     FieldChange(usize),
     /// A setting of the top level.
     Top(&'static str),
@@ -143,7 +145,7 @@ pub(crate) enum Origin {
 
 impl Recorder {
     /// Records a step.
-    pub(super) fn step(&self, stage: Stage, verdict: Verdict, origin: Origin, text: impl Into<String>) {
+    pub(super) fn step(&self, stage: Stage, verdict: Verdict, origin: StepOrigin, text: impl Into<String>) {
         self.step_of((stage, self.0.route.get()), verdict, origin, text);
     }
 
@@ -152,11 +154,12 @@ impl Recorder {
         &self,
         (stage, route): (Stage, Option<usize>),
         verdict: Verdict,
-        origin: Origin,
+        origin: StepOrigin,
         text: impl Into<String>,
     ) {
         let mut steps = self.0.steps.borrow_mut();
-        match steps.len() < STEPS_MAX {
+        let most = if (stage, verdict) == (Stage::Route, Verdict::No) { ROUTES_MAX } else { STEPS_MAX };
+        match steps.len() < most {
             true => steps.push(Step { stage, verdict, text: text.into(), origin, route }),
             false => self.0.omitted.set(self.0.omitted.get() + 1),
         }
@@ -205,11 +208,15 @@ mod tests {
     #[test]
     fn steps_are_bounded() {
         let recorder = Recorder::default();
-        for number in 0..STEPS_MAX + 3 {
-            recorder.step(Stage::Route, Verdict::No, Origin::Route, number.to_string());
+        for number in 0..ROUTES_MAX + 3 {
+            recorder.step(Stage::Route, Verdict::No, StepOrigin::Route, number.to_string());
         }
+        recorder.step(Stage::Route, Verdict::Yes, StepOrigin::Route, "the route that matches");
         let (steps, omitted) = recorder.take();
-        assert_eq!((steps.len(), omitted), (STEPS_MAX, 3));
+        assert_eq!((steps.len(), omitted), (ROUTES_MAX + 1, 3));
+        (0..STEPS_MAX + 5).for_each(|_| recorder.step(Stage::File, Verdict::No, StepOrigin::None, ""));
+        let (steps, omitted) = recorder.take();
+        assert_eq!((steps.len(), omitted), (STEPS_MAX, 5));
         assert_eq!(recorder.take(), (Vec::new(), 0));
     }
 }

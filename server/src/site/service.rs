@@ -13,7 +13,7 @@ use super::headers;
 use super::host;
 use super::methods::{SlashRedirect, redirect_to_https};
 use super::pipeline::{ClientAccess, Pipeline};
-use super::recorder::{Origin, Recorder, Stage, Verdict};
+use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use super::route_table::{AccessScope, ChallengeResponses, PlainRequests, RouteTable, Site};
 use super::site_state::SiteState;
 use crate::syntax::HostName;
@@ -135,7 +135,7 @@ impl SiteService {
     /// Records the site of a request, and its client.
     fn record_site(&self, request: &Request, recorder: &Recorder) {
         let Some((number, site)) = self.state.routes.site_of(request.host()) else {
-            recorder.step(Stage::Site, Verdict::Denied, Origin::None, "no site has this host name");
+            recorder.step(Stage::Site, Verdict::Denied, StepOrigin::None, "no site has this host name");
             return;
         };
         recorder.enter_site(number);
@@ -145,14 +145,14 @@ impl SiteService {
             Some(name @ HostName::Wildcard(_)) => format!("{name}: the wildcard is the longest that the host matches"),
             Some(HostName::Any) | None => "*: no other site has the host".to_owned(),
         };
-        recorder.step(Stage::Site, Verdict::Yes, Origin::Site, text);
+        recorder.step(Stage::Site, Verdict::Yes, StepOrigin::Site, text);
         if let Some(proxies) = &site.rules.proxies {
             let (peer, client) = (request.peer(), proxies.client_of(request));
             let text = match proxies.trusts(peer) {
                 true => format!("{client}, as the trusted proxy {} states", peer.ip()),
                 false => format!("{client}, because it is no trusted proxy"),
             };
-            recorder.step(Stage::Client, Verdict::Note, Origin::Top("trusted-proxies"), text);
+            recorder.step(Stage::Client, Verdict::Note, StepOrigin::Top("trusted-proxies"), text);
         }
     }
 
@@ -164,7 +164,7 @@ impl SiteService {
             StatusCode::OK => (Verdict::Yes, "a certificate authority validates the name"),
             _ => (Verdict::Denied, response.reason().unwrap_or("the request cannot be redirected to https")),
         };
-        recorder.step(Stage::Action, verdict, Origin::Setting("https-redirect"), text);
+        recorder.step(Stage::Action, verdict, StepOrigin::Setting("https-redirect"), text);
     }
 
     /// Returns a cached file if one is fresh and the client's access is allowed; otherwise the pipeline that

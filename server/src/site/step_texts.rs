@@ -6,7 +6,7 @@ use super::files::resolve::Resolved;
 use super::files::{FileError, Files};
 #[cfg(feature = "configuration")]
 use super::gateway::{ScriptRunner, Scripts};
-use super::recorder::{Origin, Recorder, Stage, Verdict};
+use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use super::route_table::{Route, RouteLook};
 use crate::syntax::{RequestValues, absolute_path};
 use selvedge::Response;
@@ -18,16 +18,20 @@ use std::fmt::Display;
 pub(super) fn record_route(recorder: &Recorder, (number, route): (usize, &Route), (path, look): (&str, RouteLook)) {
     let pattern = &route.pattern;
     let (verdict, origin, text) = match look {
-        RouteLook::OtherPath => (Verdict::No, Origin::Route, format!("{pattern}: the path is another one")),
+        RouteLook::OtherPath => (Verdict::No, StepOrigin::Route, format!("{pattern}: the path is another one")),
         RouteLook::ConditionFails(failed) => {
             let condition = condition(&route.conditions[failed]);
             let text = format!("{pattern}: the path matches, but not the condition `{condition}`");
-            (Verdict::No, Origin::Condition(failed), text)
+            (Verdict::No, StepOrigin::Condition(failed), text)
         }
         RouteLook::Matches => {
             recorder.enter_route(Some(number));
             let conditions = if route.conditions.is_empty() { "" } else { ", and all conditions" };
-            (Verdict::Yes, Origin::Route, format!("{pattern}: the path {} matches{conditions}", path.escape_debug()))
+            (
+                Verdict::Yes,
+                StepOrigin::Route,
+                format!("{pattern}: the path {} matches{conditions}", path.escape_debug()),
+            )
         }
     };
     recorder.step_of((Stage::Route, Some(number)), verdict, origin, text);
@@ -89,7 +93,7 @@ pub(super) fn record_action<'v>(recorder: &Recorder, route: &Route, values: &imp
             (_, ScriptRunner::Cgi(_)) => ("cgi", "a program runs".to_owned()),
         },
     };
-    recorder.step(Stage::Action, Verdict::Yes, Origin::Setting(setting), text);
+    recorder.step(Stage::Action, Verdict::Yes, StepOrigin::Setting(setting), text);
 }
 
 /// Records what a path beneath a root names.
@@ -128,7 +132,7 @@ pub(super) fn record_look_up(
     };
     let path = absolute_path(path);
     let text = format!("{} beneath {}: {outcome}", path.escape_debug(), files.root_path().display());
-    recorder.step(Stage::File, verdict, Origin::None, text);
+    recorder.step(Stage::File, verdict, StepOrigin::None, text);
 }
 
 #[cfg(test)]

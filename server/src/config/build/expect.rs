@@ -19,75 +19,77 @@ pub(super) struct ExpectingSite<'a> {
     pub(super) tls: &'a SiteTls,
 }
 
-impl Builder<'_, '_> {
-    /// Builds the expectations of the top level or of a site.
-    pub(super) fn add_expectations(&mut self, block: &Block, site: Option<ExpectingSite<'_>>) {
-        for item in block.all("expect") {
-            if self.expectations.len() == EXPECTATIONS_MAX {
-                let problem = Problem::new(item.at, format!("more than {EXPECTATIONS_MAX} expectations"));
-                return self.problem(problem.suggest("remove some of them"));
+/// Builds the expectations of the top level or of a site.
+pub(super) fn add_expectations(builder: &mut Builder<'_, '_>, block: &Block, site: Option<ExpectingSite<'_>>) {
+    for item in block.all("expect") {
+        if builder.expectations.len() == EXPECTATIONS_MAX {
+            let problem = Problem::new(item.at, format!("more than {EXPECTATIONS_MAX} expectations"));
+            return builder.problem(problem.suggest("remove some of them"));
+        }
+        match expectation(builder, item, site) {
+            Ok(expectation) => {
+                let number = builder.expectations.len();
+                builder.require(item.at, MachineRequirementKind::Expectation(number));
+                builder.expectations.push(expectation);
             }
-            match self.expectation(item, site) {
-                Ok(expectation) => {
-                    let number = self.expectations.len();
-                    self.require(item.at, MachineRequirementKind::Expectation(number));
-                    self.expectations.push(expectation);
-                }
-                Err((at, ValueError { message, suggestion })) => {
-                    self.problem(Problem::new(at, message).suggest(suggestion));
-                }
+            Err((at, ValueError { message, suggestion })) => {
+                builder.problem(Problem::new(at, message).suggest(suggestion));
             }
         }
     }
+}
 
-    fn expectation(&self, item: &Item, site: Option<ExpectingSite<'_>>) -> Result<Expectation, (Span, ValueError)> {
-        let given = item.first();
-        let (method, url) = request(given.text());
-        let url = match (url.starts_with('/'), site) {
-            (false, _) => RequestUrl::parse(url),
-            (true, Some(site)) => self.url_of_site(site, url),
-            (true, None) => {
-                Err(ValueError::new("a path outside of a site", "write a URL as in \"https://example.com/path\""))
-            }
-        };
-        let url = url.map_err(|error| (given.at, error))?;
-        if method.is_empty() || !method.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
-            let what = format!("`{}` is not a method", method.escape_debug());
-            return Err((given.at, ValueError::new(what, "write, for example, \"GET /path\"")));
+fn expectation(
+    builder: &Builder<'_, '_>,
+    item: &Item,
+    site: Option<ExpectingSite<'_>>,
+) -> Result<Expectation, (Span, ValueError)> {
+    let given = item.first();
+    let (method, url) = request(given.text());
+    let url = match (url.starts_with('/'), site) {
+        (false, _) => RequestUrl::parse(url),
+        (true, Some(site)) => url_of_site(site, url, Switch::from(builder.has_tls)),
+        (true, None) => {
+            Err(ValueError::new("a path outside of a site", "write a URL as in \"https://example.com/path\""))
         }
-        let text = |name| item.property(name).map(|given| given.text().to_owned());
-        let fields = |name| {
-            let items = item.block().all(name);
-            items.map(|item| (item.first().text().to_owned(), item.arguments[1].text().to_owned())).collect()
-        };
-        let expectation = Expectation {
-            method: method.to_owned(),
-            url,
-            client: item.property("client").map(client).transpose()?,
-            request_fields: fields("request-header"),
-            status: item.property("status").map(status),
-            location: text("location"),
-            content_type: text("content-type"),
-            fields: fields("header"),
-        };
-        let expects_fields = expectation.location.is_some() || expectation.content_type.is_some();
-        if expectation.status.is_none() && !expects_fields && expectation.fields.is_empty() && !item.has_problem {
-            let what = "an expectation that every response meets";
-            return Err((item.at, ValueError::new(what, "write, for example, status=200")));
-        }
-        Ok(expectation)
+    };
+    let url = url.map_err(|error| (given.at, error))?;
+    if method.is_empty() || !method.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+        let what = format!("`{}` is not a method", method.escape_debug());
+        return Err((given.at, ValueError::new(what, "write, for example, \"GET /path\"")));
     }
+    let text = |name| item.property(name).map(|given| given.text().to_owned());
+    let fields = |name| {
+        let items = item.block().all(name);
+        items.map(|item| (item.first().text().to_owned(), item.arguments[1].text().to_owned())).collect()
+    };
+    let expectation = Expectation {
+        method: method.to_owned(),
+        url,
+        client: item.property("client").map(client).transpose()?,
+        request_fields: fields("request-header"),
+        status: item.property("status").map(status),
+        location: text("location"),
+        content_type: text("content-type"),
+        fields: fields("header"),
+    };
+    let expects_fields = expectation.location.is_some() || expectation.content_type.is_some();
+    if expectation.status.is_none() && !expects_fields && expectation.fields.is_empty() && !item.has_problem {
+        let what = "an expectation that every response meets";
+        return Err((item.at, ValueError::new(what, "write, for example, status=200")));
+    }
+    Ok(expectation)
+}
 
-    /// Returns the URL of a path of a site.
-    fn url_of_site(&self, site: ExpectingSite<'_>, path: &str) -> Result<RequestUrl, ValueError> {
-        let has_tls = self.has_tls && (!site.tls.certificates.is_empty() || site.tls.automatic == Switch::On);
-        let scheme = if has_tls { "https" } else { "http" };
-        match site.names.first() {
-            Some(HostName::Exact(name)) => RequestUrl::parse(&format!("{scheme}://{name}{path}")),
-            _ => {
-                let instead = format!("write the whole URL, such as \"{scheme}://example.com{path}\"");
-                Err(ValueError::new("the first name of the site is a wildcard", instead))
-            }
+/// Returns the URL of a path of a site.
+fn url_of_site(site: ExpectingSite<'_>, path: &str, listeners_tls: Switch) -> Result<RequestUrl, ValueError> {
+    let has_certificate = !site.tls.certificates.is_empty() || site.tls.automatic == Switch::On;
+    let scheme = if has_certificate && listeners_tls == Switch::On { "https" } else { "http" };
+    match site.names.first() {
+        Some(HostName::Exact(name)) => RequestUrl::parse(&format!("{scheme}://{name}{path}")),
+        _ => {
+            let instead = format!("write the whole URL, such as \"{scheme}://example.com{path}\"");
+            Err(ValueError::new("the first name of the site is a wildcard", instead))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Listeners, process, limits, proxies.
 
 use super::acme::acme;
+use super::expect::add_expectations;
 use super::remote_control::{control_socket, remote_control};
 use super::tls::{
     certificate_folder, check_listeners, has_public_site, https_listeners, listener_plain_http2, listener_tls,
@@ -53,7 +54,7 @@ impl Builder<'_, '_> {
         self.has_invalid_upstream = top.has_any_invalid(&["upstream"]);
         declared_upstreams(self, top);
         let sites = self.sites(top, limits.body_bytes_max);
-        self.add_expectations(top, None);
+        add_expectations(self, top, None);
         let upstreams = used_upstreams(self, top);
         check_listeners(top, &sites, &mut self.reader.problems);
         let certificate_folder = certificate_folder(self, top, (&sites, remote_control.as_ref()));

@@ -2,7 +2,7 @@
 
 use super::{AccessDecision, DenialCounter, RuleMode};
 use crate::site::network::any_contains;
-use crate::site::recorder::{Origin, Recorder, Stage, Verdict};
+use crate::site::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use crate::syntax::Network;
 use selvedge::{Response, StatusCode};
 use std::net::IpAddr;
@@ -65,8 +65,8 @@ impl IpFilter {
     fn record(&self, client: IpAddr, recorder: &Recorder) {
         let rule = self.matching_rule(client);
         let (origin, of) = match rule {
-            Some(rule) => (Origin::Inner("ip-access", rule), "a rule has the network of"),
-            None => (Origin::Setting("ip-access"), "no rule has the network of"),
+            Some(rule) => (StepOrigin::Inner("ip-access", rule), "a rule has the network of"),
+            None => (StepOrigin::Setting("ip-access"), "no rule has the network of"),
         };
         let (verdict, outcome) = match (self.allows(client), self.mode) {
             (true, _) => (Verdict::Yes, "it is allowed".to_owned()),

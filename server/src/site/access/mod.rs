@@ -43,7 +43,7 @@ pub(crate) use users::UserProblem;
 #[cfg(all(test, feature = "configuration"))]
 pub(crate) use users::Users;
 
-use super::recorder::{Origin, Recorder, Stage, Verdict};
+use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use selvedge::service::{Admission, hold_until_sent};
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
@@ -160,7 +160,7 @@ impl AccessDecision {
                 (Verdict::Denied, format!("{why}: {}", refused.status.code()))
             }
         };
-        recorder.step(Stage::Access, verdict, Origin::Setting(setting), format!("{setting}: {text}"));
+        recorder.step(Stage::Access, verdict, StepOrigin::Setting(setting), format!("{setting}: {text}"));
     }
 
     /// Returns this decision if it denies, otherwise that of the next rule. The reason of a dry-run denial is

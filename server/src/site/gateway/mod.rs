@@ -31,7 +31,7 @@ pub(in crate::site) use state::GatewayState;
 
 use super::files::Files;
 use super::lookup::FileLookup;
-use super::recorder::{Origin, Producer, Recorder, Stage, Verdict};
+use super::recorder::{Producer, Recorder, Stage, StepOrigin, Verdict};
 use crate::syntax::absolute_path;
 use after_response::AfterResponse;
 use bytes::Bytes;
@@ -121,8 +121,13 @@ fn record_script(recorder: &Recorder, rules: &GatewayRules, script: &TargetScrip
         file => format!("the script {}", file.escape_debug()),
     };
     text += &format!(" gets SCRIPT_NAME {} and PATH_INFO {}", quoted(name), quoted(path_info));
-    recorder.step(Stage::Script, Verdict::Yes, Origin::None, text);
-    recorder.step(Stage::Script, Verdict::Yes, Origin::None, format!("{} would run it", runner_name(&rules.runner)));
+    recorder.step(Stage::Script, Verdict::Yes, StepOrigin::None, text);
+    recorder.step(
+        Stage::Script,
+        Verdict::Yes,
+        StepOrigin::None,
+        format!("{} would run it", runner_name(&rules.runner)),
+    );
     recorder.set_producer(Producer::Script);
 }
 

@@ -126,6 +126,7 @@ impl<'t> Pipeline<'t> {
                     self.cache_file(request, route, (&file, fresh_until));
                     let allowed = self.allowed_codings(request, route, (ResponseSource::File, &file));
                     let response = self.state.files(number).respond(request, &file.resource, allowed).await;
+                    self.record_coding(&response);
                     let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
                     return RouteResult::Responded(served);
                 }

@@ -5,7 +5,7 @@ use crate::site::field_changes::FieldChanges;
 use crate::site::files::FileError;
 use crate::site::files_rules::FilesRules;
 use crate::site::lookup::{FileLookup, FoundBy};
-use crate::site::recorder::{Origin, Recorder, Stage, Verdict};
+use crate::site::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use crate::site::route_table::{CacheScope, Route, RouteMatch};
 use crate::site::step_texts;
 use selvedge::proto::path::SafePath;
@@ -27,7 +27,7 @@ impl<'t> Pipeline<'t> {
             step_texts::record_route(recorder, (number, &routes[number]), (text, look));
         });
         if found.0.is_none() {
-            recorder.step(Stage::Route, Verdict::No, Origin::Site, "no route of the site matches");
+            recorder.step(Stage::Route, Verdict::Denied, StepOrigin::Site, "no route of the site matches");
         }
         found
     }
@@ -40,7 +40,7 @@ impl<'t> Pipeline<'t> {
             LogRule::None => "the access log has no line of it".to_owned(),
             LogRule::Statuses(first, last) => format!("the access log has a line for statuses {first} to {last}"),
         };
-        recorder.step(Stage::Log, Verdict::Note, Origin::Setting("log"), text);
+        recorder.step(Stage::Log, Verdict::Note, StepOrigin::Setting("log"), text);
     }
 
     /// Records what a path leads to.
@@ -48,29 +48,29 @@ impl<'t> Pipeline<'t> {
         let Some(recorder) = self.recorder() else { return };
         let (verdict, origin, text) = match found {
             Ok(FileLookup::File(file, FoundBy::Path(_))) => {
-                (Verdict::Yes, Origin::Setting("files"), format!("the file {}", file.path.escape_debug()))
+                (Verdict::Yes, StepOrigin::Setting("files"), format!("the file {}", file.path.escape_debug()))
             }
             Ok(FileLookup::File(file, _)) => {
                 let text = format!("the file {} of `try-files`", file.path.escape_debug());
-                (Verdict::Yes, Origin::Setting("files"), text)
+                (Verdict::Yes, StepOrigin::Setting("files"), text)
             }
             Ok(FileLookup::Fallback(file)) => {
                 let text = format!("the fallback {}, because the request is for a page", file.path.escape_debug());
-                (Verdict::Yes, Origin::Setting("files"), text)
+                (Verdict::Yes, StepOrigin::Setting("files"), text)
             }
             Ok(FileLookup::Moved(change)) => {
                 let text =
                     format!("the page is at {}, to which the request is redirected", change.apply(path).encode());
-                (Verdict::Yes, Origin::Setting("files"), text)
+                (Verdict::Yes, StepOrigin::Setting("files"), text)
             }
             Ok(FileLookup::Directory(..)) => {
-                (Verdict::Yes, Origin::Setting("listing"), "the listing of the directory".to_owned())
+                (Verdict::Yes, StepOrigin::Setting("listing"), "the listing of the directory".to_owned())
             }
             Err(_) if rules.fallback.is_some() => {
                 let text = "no file, and the fallback is for page navigations only".to_owned();
-                (Verdict::No, Origin::Setting("files"), text)
+                (Verdict::No, StepOrigin::Setting("files"), text)
             }
-            Err(_) => (Verdict::No, Origin::Setting("files"), "no file".to_owned()),
+            Err(_) => (Verdict::No, StepOrigin::Setting("files"), "no file".to_owned()),
         };
         recorder.step(Stage::File, verdict, origin, text);
     }
@@ -83,7 +83,7 @@ impl<'t> Pipeline<'t> {
             (CacheScope::Path, false) => "the path has another spelling, so no worker keeps the response",
             (CacheScope::None, _) => "more than the path decides, so no worker keeps the response",
         };
-        recorder.step(Stage::Content, Verdict::Note, Origin::None, text);
+        recorder.step(Stage::Content, Verdict::Note, StepOrigin::None, text);
     }
 
     /// Records the coding of content.
@@ -95,9 +95,9 @@ impl<'t> Pipeline<'t> {
         match response.fields().get("content-encoding") {
             Some(coding) => {
                 let text = format!("the client accepts the coding {}", String::from_utf8_lossy(coding).escape_debug());
-                recorder.step(Stage::Content, Verdict::Yes, Origin::Setting("compress"), text);
+                recorder.step(Stage::Content, Verdict::Yes, StepOrigin::Setting("compress"), text);
             }
-            None => recorder.step(Stage::Content, Verdict::Note, Origin::None, "the content is not compressed"),
+            None => recorder.step(Stage::Content, Verdict::Note, StepOrigin::None, "the content is not compressed"),
         }
     }
 
@@ -112,7 +112,7 @@ impl<'t> Pipeline<'t> {
     pub(super) fn record_error_page(&self, page: Option<&SafePath>, text: &str) {
         let Some(recorder) = self.recorder() else { return };
         let page = page.map(|page| format!("the page {}", page.encode())).unwrap_or_default();
-        recorder.step(Stage::Content, Verdict::Yes, Origin::Setting("error-page"), format!("{page}{text}"));
+        recorder.step(Stage::Content, Verdict::Yes, StepOrigin::Setting("error-page"), format!("{page}{text}"));
     }
 
     /// Records which origins may use the response.
@@ -125,7 +125,7 @@ impl<'t> Pipeline<'t> {
             }
             None => (Verdict::No, "cors: the request has no origin that may use the response".to_owned()),
         };
-        recorder.step(Stage::Field, verdict, Origin::Setting("cors"), text);
+        recorder.step(Stage::Field, verdict, StepOrigin::Setting("cors"), text);
     }
 }
 
@@ -136,6 +136,11 @@ pub(super) use step_texts::record_action;
 pub(super) fn record_preflight(recorder: Option<&Recorder>, route: Option<&Route>) {
     if let Some(recorder) = recorder {
         let of = if route.is_some() { "the route" } else { "the site" };
-        recorder.step(Stage::Action, Verdict::Yes, Origin::Setting("cors"), format!("a preflight request for {of}"));
+        recorder.step(
+            Stage::Action,
+            Verdict::Yes,
+            StepOrigin::Setting("cors"),
+            format!("a preflight request for {of}"),
+        );
     }
 }

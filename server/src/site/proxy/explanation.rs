@@ -5,10 +5,10 @@ use super::failure::ForwardFailure;
 use super::max_forwards;
 use super::outgoing::ServerRequest;
 use super::proxy_rules::ProxyRules;
-use super::upstream::{NoServer, Preference, ServerCondition};
+use super::upstream::{self, NoServer, Preference, ServerCondition};
 use super::wait_queue::NoPlace;
 use super::worker::ProxyWorker;
-use crate::site::recorder::{Origin, Producer, Recorder, Stage, Verdict};
+use crate::site::recorder::{Producer, Recorder, Stage, StepOrigin, Verdict};
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -23,32 +23,42 @@ pub(in crate::site) fn explain(
     recorder: &Recorder,
 ) -> Forwarded {
     if let Some(response) = max_forwards::final_response(request) {
-        recorder.step(Stage::Upstream, Verdict::No, Origin::None, "max-forwards is 0, so the request is not forwarded");
+        recorder.step(
+            Stage::Upstream,
+            Verdict::No,
+            StepOrigin::None,
+            "max-forwards is 0, so the request is not forwarded",
+        );
         return Forwarded::Received(response);
     }
     let PreparedRequest(mut outgoing) = prepared;
-    let upstream = &rules.upstream;
+    let servers = &rules.upstream;
     record_servers(rules, recorder);
-    let preference = upstream.preference(request, client);
-    let group = worker.group(upstream);
-    let server = match upstream.would_choose(preference, &mut group.chooser.borrow_mut()) {
+    let preference = servers.preference(request, client);
+    let group = worker.group(servers);
+    let server = match upstream::would_choose(servers, preference, &mut group.chooser.borrow_mut()) {
         Ok(server) => server,
         Err(no_server) => return without_server(rules, no_server, recorder),
     };
-    let text = format!("{}: {}", upstream.server(server).name, reason(preference));
-    recorder.step(Stage::Upstream, Verdict::Yes, Origin::Setting("proxy"), text);
-    let targets = group.targets(server, upstream.server(server));
+    let text = format!("{}: {}", servers.server(server).name, reason(preference));
+    recorder.step(Stage::Upstream, Verdict::Yes, StepOrigin::Setting("proxy"), text);
+    let targets = group.targets(server, servers.server(server));
     if targets.is_empty() {
-        recorder.step(Stage::Upstream, Verdict::No, Origin::Setting("proxy"), "the name of the server is not resolved");
+        recorder.step(
+            Stage::Upstream,
+            Verdict::No,
+            StepOrigin::Setting("proxy"),
+            "the name of the server is not resolved",
+        );
     }
-    outgoing.set_server(request, &rules.host, upstream.server(server));
+    outgoing.set_server(request, &rules.host, servers.server(server));
     record_request(&outgoing, request, recorder);
     for edit in outgoing.response_headers.as_ref().unwrap_or(&rules.response_headers).iter() {
         let text = match edit.value {
             Some(value) => format!("the response gets {}: {value}", edit.name),
             None => format!("the response loses {}", edit.name),
         };
-        recorder.step(Stage::Field, Verdict::Yes, Origin::Setting("proxy"), text);
+        recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("proxy"), text);
     }
     recorder.set_producer(Producer::Upstream);
     Forwarded::Received(Response::new(StatusCode::OK))
@@ -64,7 +74,7 @@ fn record_servers(rules: &ProxyRules, recorder: &Recorder) {
             ServerCondition::CheckFailed => (Verdict::No, "out, because it fails its checks".to_owned()),
         };
         let text = format!("{}: {condition}, {} requests at work", server.name, server.at_work);
-        recorder.step(Stage::Upstream, verdict, Origin::Setting("proxy"), text);
+        recorder.step(Stage::Upstream, verdict, StepOrigin::Setting("proxy"), text);
     }
 }
 
@@ -84,7 +94,7 @@ fn without_server(rules: &ProxyRules, no_server: NoServer, recorder: &Recorder) 
     let failure = match no_server {
         NoServer::Full(_) if capacity.queue_max > rules.upstream.status().waiting => {
             let text = "all servers are full, so the request waits for a place";
-            recorder.step(Stage::Upstream, Verdict::Note, Origin::Setting("proxy"), text);
+            recorder.step(Stage::Upstream, Verdict::Note, StepOrigin::Setting("proxy"), text);
             recorder.set_producer(Producer::Upstream);
             return Forwarded::Received(Response::new(StatusCode::OK));
         }
@@ -92,7 +102,7 @@ fn without_server(rules: &ProxyRules, no_server: NoServer, recorder: &Recorder) 
         NoServer::AllTried => ForwardFailure::NoAddress,
         NoServer::AllFailChecks => ForwardFailure::NoneInUse,
     };
-    recorder.step(Stage::Upstream, Verdict::Denied, Origin::Setting("proxy"), failure.text());
+    recorder.step(Stage::Upstream, Verdict::Denied, StepOrigin::Setting("proxy"), failure.text());
     Forwarded::Failed(failure.response(capacity.queue_timeout))
 }
 
@@ -101,7 +111,7 @@ fn record_request(outgoing: &ServerRequest, request: &Request, recorder: &Record
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
     let head = &outgoing.head;
     let line = format!("it gets {} {} with host {}", text(&head.method), text(&head.target), text(&head.authority));
-    recorder.step(Stage::Upstream, Verdict::Yes, Origin::Setting("proxy"), line);
+    recorder.step(Stage::Upstream, Verdict::Yes, StepOrigin::Setting("proxy"), line);
     let received: Vec<_> = request.fields().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
     let lines = head.fields.split(|&b| b == b'\n').filter_map(|line| {
         let line = line.strip_suffix(b"\r")?;
@@ -113,11 +123,11 @@ fn record_request(outgoing: &ServerRequest, request: &Request, recorder: &Record
         // It is another one for each request.
         let value = if name == b"x-request-id" { "a new one".to_owned() } else { text(value) };
         let line = format!("it gets {}: {value}", text(name));
-        recorder.step(Stage::Field, Verdict::Yes, Origin::Setting("proxy"), line);
+        recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("proxy"), line);
     }
     let is_dropped = |(name, _): &&(Vec<u8>, &[u8])| name != b"host" && sent.iter().all(|(other, _)| other != name);
     for (name, _) in received.iter().filter(is_dropped) {
         let line = format!("it does not get {}", text(name));
-        recorder.step(Stage::Field, Verdict::Yes, Origin::Setting("proxy"), line);
+        recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("proxy"), line);
     }
 }

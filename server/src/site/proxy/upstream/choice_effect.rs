@@ -4,7 +4,7 @@ use crate::site::proxy::balance::{Candidate, Turns};
 use crate::site::proxy::capacity::{Entered, Places};
 
 /// What the choice of a server changes.
-pub(super) trait Entry {
+pub(super) trait ChoiceEffect {
     /// Takes a place at a server. `None` if the server is full.
     fn enter(&self, places: &Places) -> Option<Entered>;
 
@@ -18,7 +18,7 @@ pub(super) struct Forward;
 /// The request is only explained: nothing changes.
 pub(super) struct Explain;
 
-impl Entry for Forward {
+impl ChoiceEffect for Forward {
     fn enter(&self, places: &Places) -> Option<Entered> {
         places.enter()
     }
@@ -28,7 +28,7 @@ impl Entry for Forward {
     }
 }
 
-impl Entry for Explain {
+impl ChoiceEffect for Explain {
     fn enter(&self, places: &Places) -> Option<Entered> {
         places.would_enter()
     }
