@@ -1,29 +1,31 @@
 //! Tries the expectations of a configuration.
 
-use crate::compile;
 use crate::config::model::Expectation;
-use crate::config::{Configuration, MachineRequirementKind, Problem};
+use crate::config::{Configuration, MachineRequirementKind, Problem, Span};
 use crate::explanation::{ExplainRequest, Explainable, ExplainedResponse, Explanation, explain};
 use std::path::Path;
 
 /// Returns a problem for each expectation that the response to its request does not meet.
 pub(crate) fn problems(configuration: &Configuration, of: &Explainable) -> Vec<Problem> {
     let folder = configuration.texts.files().next().and_then(Path::parent);
-    let expectations = configuration.settings.expectations.iter().enumerate();
-    let problem = |(number, expectation): (usize, &Expectation)| {
-        let kind = MachineRequirementKind::Expectation(number);
-        let at = compile::position_of(configuration, &kind).unwrap_or_default();
-        let request = &request(expectation);
-        let (differences, details) = match explain(of, request) {
-            Ok(explanation) => (differences(expectation, &explanation), explanation.lines(folder)),
-            Err(error) => (vec![error], Vec::new()),
+    // Their requirements have the order of the expectations.
+    let places = configuration.requirements.iter().filter_map(|requirement| match requirement.kind {
+        MachineRequirementKind::Expectation(_) => Some(requirement.at),
+        _ => None,
+    });
+    let problem = |(expectation, at): (&Expectation, Span)| {
+        let request = request(expectation);
+        let (differences, details) = match explain(of, &request) {
+            Ok(explanation) => match differences(expectation, &explanation) {
+                differences if differences.is_empty() => return None,
+                differences => (differences.join("; "), explanation.lines(folder)),
+            },
+            Err(error) => (error, Vec::new()),
         };
-        (!differences.is_empty()).then(|| {
-            let message = format!("{} {}: {}", request.method, request.url, differences.join("; "));
-            Problem::with_suggestion(at, message, String::new()).with_details(details)
-        })
+        let message = format!("{} {}: {differences}", request.method, request.url);
+        Some(Problem::with_suggestion(at, message, String::new()).with_details(details))
     };
-    expectations.filter_map(problem).collect()
+    configuration.settings.expectations.iter().zip(places).filter_map(problem).collect()
 }
 
 fn request(expectation: &Expectation) -> ExplainRequest {

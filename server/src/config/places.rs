@@ -43,6 +43,7 @@ impl Places {
     pub(super) fn of(top: &Block, texts: &Texts) -> Self {
         let mut places = Self { files: texts.files().map(Path::to_owned).collect(), entries: Vec::new() };
         places.add(top, texts, 0);
+        places.entries.shrink_to_fit();
         places
     }
 
