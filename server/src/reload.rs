@@ -350,7 +350,8 @@ impl LiveServer {
         match self.serving_process.replace_process() {
             ControlReply::Done(text) => {
                 self.stop_listening();
-                Ok(ReloadOutcome::InNewProcess { text, changes })
+                let details = settings.map(|settings| config_diff::details(&self.snapshot.settings, settings));
+                Ok(ReloadOutcome::InNewProcess { text, changes, details: details.unwrap_or_default() })
             }
             ControlReply::Refused(text) => Err(Refusal::Plain(text)),
         }

@@ -28,6 +28,8 @@ pub(crate) enum ReloadOutcome {
         text: String,
         /// One line for each difference to the previous configuration; `None` if this process may not read the new one.
         changes: Option<Vec<String>>,
+        /// One line for each changed setting, with its value before and now.
+        details: Vec<String>,
     },
 }
 
@@ -35,9 +37,8 @@ impl ReloadOutcome {
     /// Returns the result as lines, and each changed setting behind them.
     pub(crate) fn report(&self) -> String {
         let mut lines = self.lines();
-        if let Self::Applied { details, .. } = self {
-            lines.extend(details.iter().map(|line| format!("  {line}")));
-        }
+        let (Self::Applied { details, .. } | Self::InNewProcess { details, .. }) = self;
+        lines.extend(details.iter().map(|line| format!("  {line}")));
         lines.join("\n")
     }
 
