@@ -8,6 +8,8 @@ pub mod client;
 mod coding;
 mod connection;
 mod connection_stats;
+#[doc(hidden)]
+pub mod detached;
 mod file;
 pub mod limits;
 mod mailbox;

@@ -50,6 +50,18 @@ impl TlsInfo {
         Self(Arc::new(facts))
     }
 
+    /// Creates what a handshake with this server name would agree on, for a request that does not arrive over a
+    /// connection.
+    pub fn assumed(server_name: Option<&str>, host_tag: u32) -> Self {
+        let facts = TlsFacts {
+            version: "TLSv1.3",
+            server_name: server_name.map(|name| name.to_ascii_lowercase().into()),
+            host_tag,
+            ..TlsFacts::default()
+        };
+        Self(Arc::new(facts))
+    }
+
     /// Returns the version: `TLSv1.2` or `TLSv1.3`.
     pub fn version(&self) -> &'static str {
         self.0.version

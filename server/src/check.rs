@@ -4,16 +4,17 @@ use crate::cli::{CheckArgs, SettingsArgs};
 use crate::compile::{self, CarriedState, Compiled};
 use crate::config::settings::{reference, schema};
 use crate::config::{
-    ColouredProblems, Configuration, MachineRequirement, MachineRequirementKind, Problem, Problems, Span,
+    self, ColouredProblems, Configuration, MachineRequirement, MachineRequirementKind, Problem, Problems, Sources, Span,
 };
 use crate::config_path;
+use crate::explanation::Explainable;
 use crate::memory_budget::MemoryBudget;
 use crate::preflight::{CheckScope, Disk};
-use crate::process::{Sandbox, UnreadableFiles};
+use crate::process::{ControlCommand, ControlReply, Sandbox, UnreadableFiles};
 use crate::snapshot::Refusal;
-use crate::{certificate_warnings, log, preflight, process, reload, root_warnings};
+use crate::{certificate_warnings, config_diff, expectations, log, preflight, process, reload, root_warnings};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Prints all problems, or that none exist.
@@ -24,7 +25,7 @@ pub(crate) fn check(options: &CheckArgs) -> ExitCode {
         Ok(file) => file,
         Err(problem) => return print_refusal(&Refusal::Plain(problem)),
     };
-    let (configuration, compiled) = match read(&file) {
+    let (configuration, compiled) = match read_as_expected(&file) {
         Ok(read) => read,
         Err(refusal) if options.json => {
             let printed = print(&refusal.json(&file));
@@ -40,6 +41,12 @@ pub(crate) fn check(options: &CheckArgs) -> ExitCode {
         let suggestion = "write, for example, `site \"*\" { root \"/srv/www\"; }`".to_owned();
         let message = "warning: no site, so every request gets 421".to_owned();
         warnings.push(Problem::with_suggestion(Span::default(), message, suggestion));
+    }
+    if options.diff {
+        return match running_differences(&configuration) {
+            Ok(text) => exit_code(print(&text)),
+            Err(problem) => print_refusal(&Refusal::Plain(problem)),
+        };
     }
     if options.json {
         return exit_code(print(&Problems::new(warnings, configuration.texts).json()));
@@ -73,13 +80,55 @@ fn unreadable_warning(configuration: &Configuration) -> Option<Problem> {
     Some(Problem::with_suggestion(at, message, format!("`{}` permits it", unreadable.command())))
 }
 
+/// Returns how a configuration differs from that of the running server, in words.
+fn running_differences(configuration: &Configuration) -> Result<String, String> {
+    let settings = &configuration.settings;
+    let text = match process::call(&settings.process.control, ControlCommand::Settings)? {
+        ControlReply::Done(text) => text,
+        ControlReply::Refused(why) => return Err(format!("the server does not return its settings: {why}")),
+    };
+    let running = config::read(Path::new(RUNNING), &RunningSettings(text));
+    let running =
+        running.map_err(|problems| format!("the settings of the server cannot be read:\n{problems}"))?.settings;
+    let mut lines = config_diff::between(&running, settings);
+    lines.extend(config_diff::details(&running, settings).iter().map(|line| format!("  {line}")));
+    let at_next_start = config_diff::at_next_start(&running, settings);
+    if !at_next_start.is_empty() {
+        lines.push(format!("changes to {} take effect after a restart", at_next_start.join(", ")));
+    }
+    if lines.is_empty() {
+        lines.push("the running server has these settings".to_owned());
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
+/// The name of the settings of the running server. They have absolute paths.
+const RUNNING: &str = "/running.kdl";
+
+/// The settings of the running server, which include no files and have no variables.
+struct RunningSettings(String);
+
+impl Sources for RunningSettings {
+    fn text(&self, _: &Path) -> Result<String, String> {
+        Ok(self.0.clone())
+    }
+
+    fn matching_files(&self, _: &Path, _: &str) -> Result<Vec<PathBuf>, String> {
+        Ok(Vec::new())
+    }
+
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
 /// Counts the routes that the configuration states. The last route that a site gets for its `root` is none of them.
 fn stated_routes(requirements: &[MachineRequirement]) -> usize {
     requirements.iter().filter(|requirement| matches!(requirement.kind, MachineRequirementKind::Route(..))).count()
 }
 
 /// Reads a configuration, checks its requirements, and compiles it.
-fn read(file: &Path) -> Result<(Configuration, Compiled), Refusal> {
+pub(crate) fn read(file: &Path) -> Result<(Configuration, Compiled), Refusal> {
     let mut configuration = reload::read(file, CheckScope::All)?;
     match compile::compile(&configuration, &CarriedState::default(), &Disk) {
         Ok(compiled) => Ok((configuration, compiled)),
@@ -90,6 +139,18 @@ fn read(file: &Path) -> Result<(Configuration, Compiled), Refusal> {
 /// Returns the text of problems, with colours if standard error shows them.
 fn in_colours(problems: &Problems) -> String {
     if log::has_colours() { ColouredProblems(problems).to_string() } else { problems.to_string() }
+}
+
+/// Reads and compiles a configuration, and tries its expectations.
+fn read_as_expected(file: &Path) -> Result<(Configuration, Compiled), Refusal> {
+    let (mut configuration, compiled) = read(file)?;
+    if configuration.settings.expectations.is_empty() {
+        return Ok((configuration, compiled));
+    }
+    match expectations::problems(&configuration, &Explainable::of_file(&configuration, &compiled)) {
+        problems if problems.is_empty() => Ok((configuration, compiled)),
+        problems => Err(Refusal::of(problems, &mut configuration)),
+    }
 }
 
 /// Prints why a configuration is refused.

@@ -15,6 +15,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use selvedge::Driver;
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Check a configuration, or print the settings in force
     Check(CheckArgs),
+    /// Explain what the server does with a request, without sending it
+    Explain(ExplainArgs),
     /// Format configuration files
     Fmt(FmtArgs),
     /// List all settings with their defaults
@@ -190,6 +193,51 @@ pub(crate) struct CheckArgs {
 
     /// Print the problems and warnings as JSON, for editors and CI
     #[arg(long, conflicts_with = "effective")]
+    pub(crate) json: bool,
+
+    /// Print how the configuration differs from that of the running server, whose control socket it names
+    #[arg(long, conflicts_with_all = ["effective", "json"])]
+    pub(crate) diff: bool,
+}
+
+/// Runs the request through the code that serves, and prints each step that decides its response, with the file and line of
+/// the setting. Nothing is sent to a server or script, counted or logged. Without `--running`, the configuration is that
+/// of the file.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// URL of the request, such as https://example.com/path
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+
+    /// Field of the request; repeat it for more. A Host replaces that of the URL
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
+    pub(crate) fields: Vec<(String, String)>,
+
+    /// Method of the request
+    #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
+    pub(crate) method: String,
+
+    /// Address of the client
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    pub(crate) client: IpAddr,
+
+    /// Server name of the TLS handshake [default: the host of the URL]
+    #[arg(long = "tls", value_name = "NAME")]
+    pub(crate) server_name: Option<String>,
+
+    /// Explain by the configuration of the running server, whose control socket the file names
+    #[arg(long)]
+    pub(crate) running: bool,
+
+    /// Control socket of the running server
+    #[arg(long, value_name = "PATH")]
+    pub(crate) control: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
     pub(crate) json: bool,
 }
 
@@ -412,6 +460,14 @@ fn access_log(text: &str) -> Result<AccessLogArg, String> {
             Ok(_) => Ok(AccessLogArg::In(text.to_owned())),
             Err(problem) => Err(format!("{problem}; `off` writes none")),
         },
+    }
+}
+
+/// Reads a field as `curl -H` does.
+fn field(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.trim().to_owned())),
+        _ => Err("expected a name, a colon and a value".to_owned()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `selvedge reload`, `stop`, `upgrade`, `reopen-logs`, `status` and `last`, from top to bottom.
 
-use crate::cli::{ControlArgs, LastArgs};
+use crate::cli::{ConfigArgs, ControlArgs, LastArgs};
 use crate::config::{self, ControlSettings};
 use crate::config_path;
 use crate::last_requests;
@@ -9,6 +9,7 @@ use crate::preflight::Disk;
 use crate::process::{ControlCommand, ControlReply, call, stop};
 use crate::recorder::{LastQuery, read_dump};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,43 +18,57 @@ const STOP_GRACE: Duration = Duration::from_secs(15);
 
 /// Sends a command to a running server, and prints the reply.
 pub(crate) fn run(options: &ControlArgs, command: ControlCommand) -> ExitCode {
+    run_for(&options.config, options.control.as_deref(), command)
+}
+
+/// Sends a command to the server of a configuration, or to that behind a control socket, and prints the reply.
+pub(crate) fn run_for(config: &ConfigArgs, control: Option<&Path>, command: ControlCommand) -> ExitCode {
+    match reply(config, control, command) {
+        Ok(text) => {
+            // JSON of no request is an empty text. If the reader has closed the pipe, it has read enough.
+            let end = if text.is_empty() { "" } else { "\n" };
+            let _ = write!(io::stdout(), "{}{end}", text.trim_end());
+            ExitCode::SUCCESS
+        }
+        Err(text) => refuse(&text),
+    }
+}
+
+/// Sends a command to the server of a configuration, or to that behind a control socket. Returns the text of the reply.
+///
+/// # Errors
+/// Why the server refuses it, or why no server replies.
+pub(crate) fn reply(config: &ConfigArgs, control: Option<&Path>, command: ControlCommand) -> Result<String, String> {
     // The configuration is read for its control socket only; the server judges it at a reload.
-    let (control, shutdown_timeout, file) = match (&options.control, config_path::find(&options.config)) {
+    let (control, shutdown_timeout, file) = match (control, config_path::find(config)) {
         (Some(control), file) => {
             let settings = file.map(|file| config::control_settings(&file, &Disk));
             let default = selvedge::Limits::default().shutdown_timeout;
-            (control.clone(), settings.map_or(default, |settings| settings.shutdown_timeout), None)
+            (control.to_owned(), settings.map_or(default, |settings| settings.shutdown_timeout), None)
         }
         (None, Ok(file)) => {
             let ControlSettings { socket, shutdown_timeout } = config::control_settings(&file, &Disk);
             (socket, shutdown_timeout, Some(file))
         }
-        (None, Err(problem)) => return refuse(&problem),
+        (None, Err(problem)) => return Err(problem),
     };
     let replied = match command {
         ControlCommand::Stop => stop(&control, shutdown_timeout + STOP_GRACE),
         command => call(&control, command),
     };
     match (replied, file) {
-        (Ok(ControlReply::Done(text)), _) => {
-            // JSON of no request is an empty text. If the reader has closed the pipe, it has read enough.
-            let end = if text.is_empty() { "" } else { "\n" };
-            let _ = write!(io::stdout(), "{}{end}", text.trim_end());
-            ExitCode::SUCCESS
-        }
-        (Ok(ControlReply::Refused(text)), _) => refuse(&text),
+        (Ok(ControlReply::Done(text)), _) => Ok(text),
+        (Ok(ControlReply::Refused(text)), _) => Err(text),
         (Err(text), Some(file)) if config::read(&file, &Disk).is_err() => {
             let file = file.display();
-            refuse(&format!(
-                "{text} ({file} has problems, so the server may be elsewhere: `selvedge check`, --control PATH)"
-            ))
+            Err(format!("{text} ({file} has problems, so the server may be elsewhere: `selvedge check`, --control PATH)"))
         }
-        (Err(text), Some(file)) => refuse(&format!(
+        (Err(text), Some(file)) => Err(format!(
             "{text} (the control socket of {}; if `control` has changed since the start of the server, name the earlier \
              socket: --control PATH)",
             file.display()
         )),
-        (Err(text), None) => refuse(&text),
+        (Err(text), None) => Err(text),
     }
 }
 
@@ -69,6 +84,7 @@ pub(crate) fn last(options: &LastArgs) -> ExitCode {
         site: site.clone(),
         route: route.clone(),
         reason: reason.clone(),
+        ..LastQuery::default()
     };
     let Some(dump) = dump else { return run(control, ControlCommand::Last(query)) };
     match read_dump(dump) {

@@ -36,6 +36,12 @@ mod config_path;
 #[cfg(feature = "program")]
 mod control_client;
 #[cfg(feature = "program")]
+mod expectations;
+#[cfg(feature = "program")]
+mod explain;
+#[cfg(feature = "program")]
+mod explanation;
+#[cfg(feature = "program")]
 mod fmt;
 #[cfg(feature = "program")]
 mod hash_password;

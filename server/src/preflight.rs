@@ -176,8 +176,9 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
         | MachineRequirementKind::CertificateFolder(_)
         | MachineRequirementKind::ClientAuthorities(_)
         | MachineRequirementKind::TicketKeys(_) => Ok(()),
-        // The compiler and `warnings` check these.
+        // The compiler, `warnings` and `expectations` check these.
         MachineRequirementKind::Page(..)
+        | MachineRequirementKind::Expectation(_)
         | MachineRequirementKind::Site(_)
         | MachineRequirementKind::Upstream(_)
         | MachineRequirementKind::Route(..) => Ok(()),

@@ -3,7 +3,9 @@
 use crate::process;
 use crate::process::{ControlCommand, StatusFormat};
 use crate::trust::{self, TrustCommand};
-use crate::{check, cli, control_client, fmt, hash_password, log, manual_pages, proxy, run, serve, shell_completions};
+use crate::{
+    check, cli, control_client, explain, fmt, hash_password, log, manual_pages, proxy, run, serve, shell_completions,
+};
 use clap::FromArgMatches;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -40,6 +42,7 @@ pub fn run_program() -> ExitCode {
         },
         cli::Command::Run(options) => return run::run(&options),
         cli::Command::Check(options) => return check::check(&options),
+        cli::Command::Explain(options) => return explain::run(&options),
         cli::Command::Fmt(options) => return fmt::run(&options),
         cli::Command::Settings(options) => return check::settings(&options),
         cli::Command::Reload(options) => return control_client::run(&options, ControlCommand::Reload),

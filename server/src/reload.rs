@@ -9,6 +9,7 @@ use crate::certificates::{CertificateFolder, CertificateStatus};
 use crate::compile::ServingState;
 use crate::config::model::{self, Settings};
 use crate::config::{self, Configuration, MachineRequirementKind, Problem};
+use crate::explanation::Explainable;
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{self, Connect, LogObserver, Logs};
@@ -24,7 +25,7 @@ use crate::site::SiteService;
 use crate::snapshot::{Predecessor, Refusal, RetiredSnapshot, Snapshot};
 use crate::status_resources::RateHistory;
 use crate::watched_lists::WatchedLists;
-use crate::{certificates, compile, config_diff};
+use crate::{certificates, compile, config_diff, expectations};
 use sandboxed_files::SandboxedFiles;
 use selvedge::{AppHandle, Driver, Endpoint, Handle, Server};
 use std::io::{self, ErrorKind};
@@ -60,7 +61,7 @@ pub(crate) struct LiveServer {
     /// Replaced directories for which a new process was already tried.
     replaced_directories: Vec<FileId>,
     /// The settings at the start.
-    settings_at_start: Settings,
+    settings_at_start: Arc<Settings>,
     handle: Handle,
     app_handle: AppHandle<SiteService, LogObserver>,
     listeners: ListenerSet,
@@ -290,10 +291,13 @@ impl LiveServer {
         }
         let mut configuration = refuse(problems, configuration)?;
         let next = Snapshot::prepare(&mut configuration, Predecessor::Snapshot(&self.snapshot), &Disk, self.connect)?;
+        let unmet = expectations::problems(&configuration, &Explainable::from(&next));
+        let mut configuration = refuse(unmet, configuration)?;
         let listeners = self.listeners.plan_change(&self.serving_process, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
         next.wait_for_names();
         let changes = config_diff::between(&self.snapshot.settings, &next.settings);
+        let details = config_diff::details(&self.snapshot.settings, &next.settings);
         let at_next_start = config_diff::at_next_start(&self.settings_at_start, &next.settings);
         // New listeners are bound, and clients that connect there wait until the next line but one: only the new
         // configuration knows whether a listener has TLS.
@@ -315,7 +319,7 @@ impl LiveServer {
         self.listeners =
             places.map_err(|error| Refusal::Plain(format!("cannot listen on all new addresses: {error}")))?;
         let (generation, earlier) = (self.snapshot.number, self.earlier.len());
-        Ok(ReloadOutcome::Applied { generation, earlier, changes, at_next_start })
+        Ok(ReloadOutcome::Applied { generation, earlier, changes, details, at_next_start })
     }
 
     /// Whether this process can serve a configuration with these files and programs. A process without a sandbox reaches
@@ -346,10 +350,18 @@ impl LiveServer {
                 // If the settings are not known, no route is known to have changed.
                 settings.inspect(|settings| self.snapshot.carried.end_leases_beside(settings));
                 self.stop_listening();
-                Ok(ReloadOutcome::InNewProcess { text, changes })
+                let details = settings.map(|settings| config_diff::details(&self.snapshot.settings, settings));
+                Ok(ReloadOutcome::InNewProcess { text, changes, details: details.unwrap_or_default() })
             }
             ControlReply::Refused(text) => Err(Refusal::Plain(text)),
         }
+    }
+
+    /// Returns what requests are explained by, the number of the configuration in force, and its file.
+    pub(crate) fn explainable(&self) -> (Explainable, u64, PathBuf) {
+        let https_port = self.snapshot.https_port(&self.listeners);
+        let explainable = Explainable { https_port, ..Explainable::from(&self.snapshot) };
+        (explainable, self.snapshot.number, self.file.clone())
     }
 
     /// Checks whether a directory of the sandbox was replaced, for example the log folder. Then a new process has to

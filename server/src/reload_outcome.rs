@@ -17,6 +17,8 @@ pub(crate) enum ReloadOutcome {
         earlier: usize,
         /// One line for each difference to the previous configuration.
         changes: Vec<String>,
+        /// One line for each changed setting, with its value before and now.
+        details: Vec<String>,
         /// Changed settings that take effect at the next start.
         at_next_start: Vec<&'static str>,
     },
@@ -26,10 +28,20 @@ pub(crate) enum ReloadOutcome {
         text: String,
         /// One line for each difference to the previous configuration; `None` if this process may not read the new one.
         changes: Option<Vec<String>>,
+        /// One line for each changed setting, with its value before and now.
+        details: Vec<String>,
     },
 }
 
 impl ReloadOutcome {
+    /// Returns the result as lines, and each changed setting behind them.
+    pub(crate) fn report(&self) -> String {
+        let mut lines = self.lines();
+        let (Self::Applied { details, .. } | Self::InNewProcess { details, .. }) = self;
+        lines.extend(details.iter().map(|line| format!("  {line}")));
+        lines.join("\n")
+    }
+
     /// Returns the result as lines, the most important first.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = match self {

@@ -18,7 +18,7 @@ use crate::reload::{self, LiveServer, ReloadSource};
 use crate::remote_control::{RemoteCommands, RemoteControl};
 use crate::site::MetricsSlot;
 use crate::snapshot::Refusal;
-use crate::{certificate_status, check, last_requests};
+use crate::{certificate_status, check, explanation, last_requests};
 use selvedge::{ExitCause, Handle};
 use std::io;
 use std::os::fd::AsFd;
@@ -199,7 +199,7 @@ impl ServerCommands {
                 if !live.logs_to_standard_error(model::Level::Info) {
                     log::print_line(&format!("reloaded: {}", lines.join("; ")));
                 }
-                ControlReply::Done(lines.join("\n"))
+                ControlReply::Done(reloaded.report())
             }
             Err(refusal) => {
                 if !live.logs_to_standard_error(model::Level::Error) {
@@ -275,6 +275,26 @@ impl ControlHandler for ServerCommands {
             Some(recorder) => last_requests::report(recorder.numbers(), query),
             None => "the system provided no memory for the flight recorder".to_owned(),
         }
+    }
+
+    fn explain(&self, format: StatusFormat, request: &str) -> ControlReply {
+        let request = match serde_json::from_str(request) {
+            Ok(request) => request,
+            Err(error) => return ControlReply::Refused(format!("no request to explain: {error}")),
+        };
+        // Without the lock, because the files of a request may be on a slow disk.
+        let parts = self.live().as_ref().map(LiveServer::explainable);
+        let Some((explainable, number, file)) = parts else { return ControlReply::Refused(STOPPED.to_owned()) };
+        let source = format!("configuration {number} of the running server, {}", file.display());
+        match explanation::explain(&explainable, &request) {
+            Ok(explanation) => ControlReply::Done(explanation.format(format, &source, file.parent())),
+            Err(problem) => ControlReply::Refused(problem),
+        }
+    }
+
+    fn settings(&self) -> String {
+        let parts = self.live().as_ref().map(LiveServer::explainable);
+        parts.map_or_else(|| STOPPED.to_owned(), |(explainable, ..)| explainable.settings.to_string())
     }
 
     fn stop_listening(&self) {

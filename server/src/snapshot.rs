@@ -7,7 +7,8 @@ use crate::certificates::{
 };
 use crate::compile::{self, CarriedState, Compiled, ServingState, SiteHosts};
 use crate::config::model::{self, AccessLog, ErrorLog, LogSettings, Settings, Switch};
-use crate::config::{Configuration, MachineRequirementKind, Problem, Problems, Sources};
+use crate::config::{Configuration, MachineRequirementKind, Places, Problem, Problems, Sources};
+use crate::explanation::{self, Explainable};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{Connect, CounterLabels, Counters, LogObserver, LogProblem, Logs, SiteLabels};
@@ -31,7 +32,9 @@ use std::time::Duration;
 pub(crate) struct Snapshot {
     /// From 1, one more for each reload and each start of a process.
     pub(crate) number: u64,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
+    /// Where the settings are written.
+    places: Arc<Places>,
     pub(crate) logs: Arc<Logs>,
     /// The counters, shared by all configurations.
     pub(crate) counters: Arc<Counters>,
@@ -130,7 +133,8 @@ impl Snapshot {
         Ok(Self {
             number: number_before + 1,
             labels: Arc::new(counter_labels(&configuration.settings)),
-            settings: configuration.settings.clone(),
+            settings: Arc::new(configuration.settings.clone()),
+            places: configuration.places.clone(),
             logs,
             counters,
             table,
@@ -195,7 +199,7 @@ impl Snapshot {
     }
 
     /// Returns the port of the first listener with TLS. A Unix socket has none, and its clients use the usual one.
-    fn https_port(&self, listeners: &ListenerSet) -> Option<u16> {
+    pub(crate) fn https_port(&self, listeners: &ListenerSet) -> Option<u16> {
         let endpoints = listeners.endpoints_with_tls(&self.settings.listeners);
         let ports = endpoints.iter().map(|endpoint| match endpoint {
             Endpoint::Inet(address) => address.port(),
@@ -214,7 +218,7 @@ impl Snapshot {
     /// Makes the names of this configuration those for which the server gets certificates.
     pub(crate) fn apply_automatic_certificates(&self) {
         let Some(automatic) = self.carried.automatic() else { return };
-        let Settings { acme, listeners, sites, .. } = &self.settings;
+        let Settings { acme, listeners, sites, .. } = &*self.settings;
         let settings = AcmeSettings {
             directories: acme.directories.clone(),
             email: acme.email.clone(),
@@ -393,6 +397,19 @@ impl Snapshot {
     /// Returns a handle that tells whether connections still use this snapshot.
     pub(crate) fn retire(&self) -> RetiredSnapshot {
         RetiredSnapshot { table: Arc::downgrade(&self.table), logs: self.logs.clone() }
+    }
+}
+
+/// What requests of a configuration are explained by, before its listeners are bound.
+impl From<&Snapshot> for Explainable {
+    fn from(snapshot: &Snapshot) -> Self {
+        Self {
+            settings: snapshot.settings.clone(),
+            places: snapshot.places.clone(),
+            table: snapshot.table.clone(),
+            limits: snapshot.limits.message,
+            https_port: explanation::configured_https_port(&snapshot.settings),
+        }
     }
 }
 

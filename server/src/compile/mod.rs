@@ -44,7 +44,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 #[cfg(feature = "program")]
-pub(crate) use tls::{SiteHosts, approval, read_authorities, read_secrets};
+pub(crate) use tls::{SiteHosts, approval, read_authorities, read_secrets, site_of_handshake};
 
 /// The behaviour of a configuration.
 #[derive(Debug)]

@@ -41,12 +41,10 @@ impl<'a> Hosts<'a> {
         if self.of_sites.iter().all(Option::is_none) {
             return None;
         }
-        let has_address = |site: &model::Site| site.names.iter().any(is_address);
-        let without_name = sites.iter().position(has_address).and_then(|site| u32::try_from(site).ok());
         Some(SiteHosts {
             table: table.clone(),
             hosts: self.of_sites.into(),
-            without_name,
+            without_name: site_without_name(sites),
             automatic: automatic.cloned(),
             approvals: sites.iter().map(|site| approval_of(site, &settings.acme)).collect(),
         })
@@ -83,11 +81,8 @@ impl SelectHost for SiteHosts {
         if offer.is_acme_challenge {
             return self.automatic.as_ref()?.challenges().host(offer.server_name?);
         }
-        let site = match offer.server_name {
-            Some(name) => self.table.site_with_name(Some(name)),
-            None => self.without_name.or_else(|| self.table.site_with_name(None)),
-        };
-        self.hosts.get(site? as usize)?.clone()
+        let site = site_of_name(&self.table, self.without_name, offer.server_name)?;
+        self.hosts.get(site as usize)?.clone()
     }
 
     fn prepare(&self, offer: &ClientOffer<'_>) -> Option<Preparation> {
@@ -100,6 +95,24 @@ impl SelectHost for SiteHosts {
             false => self.automatic.as_ref()?.prepare(name, approval),
         }
     }
+}
+
+/// Returns the number of the site that a handshake with this server name is for.
+pub(crate) fn site_of_handshake(table: &RouteTable, sites: &[model::Site], server_name: Option<&str>) -> Option<u32> {
+    site_of_name(table, site_without_name(sites), server_name)
+}
+
+fn site_of_name(table: &RouteTable, without_name: Option<u32>, server_name: Option<&str>) -> Option<u32> {
+    match server_name {
+        Some(name) => table.site_with_name(Some(name)),
+        None => without_name.or_else(|| table.site_with_name(None)),
+    }
+}
+
+/// Returns the number of the site for clients that send no name because they connect to an address.
+fn site_without_name(sites: &[model::Site]) -> Option<u32> {
+    let has_address = |site: &model::Site| site.names.iter().any(is_address);
+    sites.iter().position(has_address).and_then(|site| u32::try_from(site).ok())
 }
 
 fn approval_of(site: &model::Site, acme: &model::Acme) -> Option<FurtherNames> {

@@ -17,6 +17,7 @@ mod foreign_words;
 pub(crate) mod format;
 mod include;
 pub(crate) mod model;
+mod places;
 mod position;
 mod problem;
 mod reader;
@@ -32,6 +33,7 @@ pub(crate) mod value;
 
 #[cfg(feature = "program")]
 pub(crate) use include::has_wildcard;
+pub(crate) use places::{PlacedSetting, Places, SettingLine};
 pub(crate) use position::{Span, Texts};
 #[cfg(feature = "program")]
 pub(crate) use problem::ColouredProblems;
@@ -44,7 +46,9 @@ use reader::Reader;
 use settings::BlockKind;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+use tree::Block;
 
 /// A configuration without problems in its text.
 #[derive(Debug)]
@@ -56,6 +60,8 @@ pub(crate) struct Configuration {
     pub(crate) raw_values: Vec<RawValue>,
     /// The texts, for positions.
     pub(crate) texts: Texts,
+    /// Where settings are written.
+    pub(crate) places: Arc<Places>,
     /// The included files that are lists of networks or users.
     pub(crate) lists: BTreeSet<PathBuf>,
     /// The files that patterns named, by folder and pattern.
@@ -68,12 +74,13 @@ pub(crate) struct Configuration {
 /// All problems at once.
 pub(crate) fn read(file: &Path, sources: &dyn Sources) -> Result<Configuration, Problems> {
     let mut reader = Reader::new(sources);
-    let (settings, requirements) = read_settings(file, &mut reader);
+    let (settings, requirements, top) = read_settings(file, &mut reader);
     if reader.problems.is_empty() {
         Ok(Configuration {
             settings,
             requirements,
             raw_values: reader.raw_values,
+            places: Arc::new(Places::of(&top, &reader.texts)),
             texts: reader.texts,
             lists: reader.lists,
             matches: reader.matches,
@@ -101,13 +108,14 @@ fn replace_foreign_files(mut problems: Vec<Problem>, texts: &Texts) -> Vec<Probl
     problems
 }
 
-fn read_settings(file: &Path, reader: &mut Reader<'_>) -> (model::Settings, Vec<MachineRequirement>) {
+fn read_settings(file: &Path, reader: &mut Reader<'_>) -> (model::Settings, Vec<MachineRequirement>, Block) {
     let nodes = reader.read_file(file, None).unwrap_or_default();
     reader.include_stack.push(file.to_owned());
     reader.collect_snippets(&nodes);
     let top = reader.block(BlockKind::Top, &nodes, Span::default());
     reader.problems.extend(reader.snippets.unused());
-    build::build(&top, reader)
+    let (settings, requirements) = build::build(&top, reader);
+    (settings, requirements, top)
 }
 
 /// What a command needs of the configuration of a running server.

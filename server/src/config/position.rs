@@ -83,6 +83,11 @@ impl Texts {
         &self.files[file as usize].path
     }
 
+    /// Returns the line on which a range begins, from 1.
+    pub(super) fn line(&self, span: Span) -> usize {
+        self.files[span.file as usize].line_starts.partition_point(|&start| start <= span.start)
+    }
+
     /// Returns the position of a range.
     pub(crate) fn position(&self, span: Span) -> Position<'_> {
         let file = &self.files[span.file as usize];

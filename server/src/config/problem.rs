@@ -16,16 +16,24 @@ pub(crate) struct Problem {
     pub(super) suggestion: String,
     /// A related position and its description.
     pub(super) related: Option<(Span, &'static str)>,
+    /// Lines that explain the problem. A log has none of them.
+    pub(super) details: Vec<String>,
 }
 
 impl Problem {
     pub(super) fn new(at: Span, what: impl Into<String>) -> Self {
-        Self { at, message: what.into(), suggestion: String::new(), related: None }
+        Self { at, message: what.into(), suggestion: String::new(), related: None, details: Vec::new() }
     }
 
     /// Creates a problem that the machine has with a setting.
     pub(crate) fn with_suggestion(at: Span, message: String, suggestion: String) -> Self {
-        Self { at, message, suggestion, related: None }
+        Self { at, message, suggestion, related: None, details: Vec::new() }
+    }
+
+    /// Adds lines that explain the problem.
+    #[cfg(feature = "program")]
+    pub(crate) fn with_details(self, details: Vec<String>) -> Self {
+        Self { details, ..self }
     }
 
     /// Sets what to write instead.
@@ -120,6 +128,9 @@ impl Problems {
             entry["severity"] = json!(if message.is_some() { "warning" } else { "error" });
             entry["message"] = json!(message.unwrap_or(&problem.message));
             entry["suggestion"] = json!(problem.suggestion);
+            if !problem.details.is_empty() {
+                entry["details"] = json!(problem.details);
+            }
             if let Some((span, what)) = problem.related {
                 entry["related"] = place(span);
                 entry["related"]["message"] = json!(what);
@@ -192,6 +203,7 @@ impl Problems {
             if !problem.suggestion.is_empty() {
                 writeln!(f, "  {green}{}{end}", problem.suggestion)?;
             }
+            problem.details.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
         }
         match self.list.len().saturating_sub(PRINTED_MAX) {
             0 => Ok(()),

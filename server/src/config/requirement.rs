@@ -55,6 +55,8 @@ pub(crate) enum MachineRequirementKind {
     Upstream(usize),
     /// The settings of a route fit together; the numbers of its site and of the route.
     Route(usize, usize),
+    /// The response to a request is as expected; the number of the expectation, from 0.
+    Expectation(usize),
 }
 
 /// What a page is for.

@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{PidfdFlags, Uid, geteuid, pidfd_open};
+use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -33,6 +34,10 @@ pub(crate) enum ControlCommand {
     Certificates(StatusFormat),
     /// Return the last requests.
     Last(LastQuery),
+    /// Explain a request, which is JSON.
+    Explain(StatusFormat, String),
+    /// Return the settings in force.
+    Settings,
 }
 
 /// Format of a status.
@@ -53,7 +58,7 @@ pub(crate) enum ControlReply {
 
 impl ControlCommand {
     /// All commands without arguments.
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Reload,
         Self::Stop,
         Self::Upgrade,
@@ -62,6 +67,7 @@ impl ControlCommand {
         Self::Status(StatusFormat::Json),
         Self::Certificates(StatusFormat::Text),
         Self::Certificates(StatusFormat::Json),
+        Self::Settings,
     ];
 
     /// Returns the line on the control socket: a word, and the arguments as JSON.
@@ -71,6 +77,8 @@ impl ControlCommand {
                 let query = serde_json::to_string(query).expect("texts and numbers");
                 return Cow::Owned(format!("{LAST}{query}"));
             }
+            Self::Explain(StatusFormat::Text, request) => return Cow::Owned(format!("{EXPLAIN}{request}")),
+            Self::Explain(StatusFormat::Json, request) => return Cow::Owned(format!("{EXPLAIN_JSON}{request}")),
             Self::Reload => "reload",
             Self::Stop => "stop",
             Self::Upgrade => "upgrade",
@@ -79,6 +87,7 @@ impl ControlCommand {
             Self::Status(StatusFormat::Json) => "status json",
             Self::Certificates(StatusFormat::Text) => "certificates",
             Self::Certificates(StatusFormat::Json) => "certificates json",
+            Self::Settings => "settings",
         })
     }
 
@@ -87,13 +96,36 @@ impl ControlCommand {
     const fn reply_timeout(&self) -> Duration {
         match self {
             Self::Reload | Self::Upgrade | Self::ReopenLogs => Duration::from_secs(120),
-            Self::Stop | Self::Status(_) | Self::Certificates(_) | Self::Last(_) => Duration::from_secs(10),
+            Self::Stop
+            | Self::Status(_)
+            | Self::Certificates(_)
+            | Self::Last(_)
+            | Self::Explain(..)
+            | Self::Settings => Duration::from_secs(10),
+        }
+    }
+
+    /// Returns the command that explains a request.
+    ///
+    /// # Errors
+    /// If the request is too long.
+    pub(crate) fn explain(format: StatusFormat, request: &impl Serialize) -> Result<Self, String> {
+        let request = serde_json::to_string(request).map_err(|error| error.to_string())?;
+        let command = Self::Explain(format, request);
+        match command.line().len() as u64 >= COMMAND_BYTES_MAX {
+            true => Err("the request is longer than 32 KiB".to_owned()),
+            false => Ok(command),
         }
     }
 
     fn from_line(line: &str) -> Option<Self> {
         if let Some(query) = line.strip_prefix(LAST) {
             return serde_json::from_str(query).ok().map(Self::Last);
+        }
+        for (word, format) in [(EXPLAIN_JSON, StatusFormat::Json), (EXPLAIN, StatusFormat::Text)] {
+            if let Some(request) = line.strip_prefix(word) {
+                return Some(Self::Explain(format, request.to_owned()));
+            }
         }
         Self::ALL.into_iter().find(|command| command.line() == line)
     }
@@ -102,9 +134,12 @@ impl ControlCommand {
 /// How long a caller may take to send its command and to read the reply.
 const CALLER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest command.
-const COMMAND_BYTES_MAX: u64 = 4096;
+const COMMAND_BYTES_MAX: u64 = 32 << 10;
 /// The word of [`ControlCommand::Last`].
 const LAST: &str = "last ";
+/// The words of [`ControlCommand::Explain`].
+const EXPLAIN: &str = "explain ";
+const EXPLAIN_JSON: &str = "explain json ";
 /// Callers that are served at once.
 const CALLERS_MAX: usize = 64;
 
@@ -167,6 +202,9 @@ fn handle_caller(mut caller: UnixStream, execute: &dyn Fn(ControlCommand) -> Con
     BufReader::new(Read::by_ref(&mut caller).take(COMMAND_BYTES_MAX)).read_line(&mut line)?;
     let reply = match line.strip_suffix('\n').and_then(ControlCommand::from_line) {
         Some(command) => execute(command),
+        None if line.len() as u64 == COMMAND_BYTES_MAX => {
+            ControlReply::Refused(format!("the command is longer than {COMMAND_BYTES_MAX} bytes"))
+        }
         None => ControlReply::Refused(format!("`{}` is not a control command", line.trim_end().escape_default())),
     };
     write_reply(&mut caller, &reply)
@@ -277,7 +315,9 @@ mod tests {
         };
         serve(UnixListener::bind(&path).unwrap(), until, Arc::default(), execute).unwrap();
         let query = LastQuery { client: Some("::1".to_owned()), count_max: 3, ..LastQuery::default() };
-        let commands: Vec<_> = ControlCommand::ALL.into_iter().chain([ControlCommand::Last(query)]).collect();
+        let explained = [StatusFormat::Text, StatusFormat::Json].map(|format| ControlCommand::explain(format, &1).unwrap());
+        let with_arguments = explained.into_iter().chain([ControlCommand::Last(query)]);
+        let commands: Vec<_> = ControlCommand::ALL.into_iter().chain(with_arguments).collect();
         for command in commands.clone() {
             let expected = match command {
                 ControlCommand::Reload => ControlReply::Refused("line 1\nline 2\n".to_owned()),
@@ -297,6 +337,31 @@ mod tests {
         assert!(ended.contains(path.to_str().unwrap()), "{ended}");
         std::fs::remove_file(&path).unwrap();
         assert_eq!(executed.lock().unwrap().len(), commands.len());
+    }
+
+    #[test]
+    fn a_command_is_bounded() {
+        let path = std::env::temp_dir().join(format!("selvedge-control-long-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (until, end) = UnixStream::pair().unwrap();
+        let execute = |command| match command {
+            ControlCommand::Explain(StatusFormat::Json, request) => ControlReply::Done(request),
+            other => ControlReply::Refused(format!("{other:?}")),
+        };
+        serve(UnixListener::bind(&path).unwrap(), until, Arc::default(), execute).unwrap();
+        let command = |length: usize| ControlCommand::explain(StatusFormat::Json, &"a".repeat(length));
+        // With the word before the request, the quotes, and the end of the line.
+        let most = COMMAND_BYTES_MAX as usize - EXPLAIN_JSON.len() - 3;
+        for length in [0, 1, 4096, most] {
+            let expected = ControlReply::Done(format!("\"{}\"", "a".repeat(length)));
+            assert_eq!(call(&path, command(length).unwrap()), Ok(expected));
+        }
+        assert_eq!(command(most + 1).unwrap_err(), "the request is longer than 32 KiB");
+        let long = ControlCommand::Explain(StatusFormat::Json, "a".repeat(COMMAND_BYTES_MAX as usize));
+        let refused = ControlReply::Refused("the command is longer than 32768 bytes".to_owned());
+        assert_eq!(call(&path, long), Ok(refused));
+        drop(end);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

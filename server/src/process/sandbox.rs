@@ -130,6 +130,7 @@ impl Sandbox {
                 | MachineRequirementKind::Page(..)
                 | MachineRequirementKind::Site(_)
                 | MachineRequirementKind::Upstream(_)
+                | MachineRequirementKind::Expectation(_)
                 | MachineRequirementKind::Route(..) => {}
             }
         }

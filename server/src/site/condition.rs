@@ -6,7 +6,7 @@ use selvedge::Request;
 use selvedge::proto::field::trim;
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -72,6 +72,11 @@ pub(crate) struct FlagFile {
 impl FlagFile {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, epoch: Instant::now(), state: AtomicU64::new(0) }
+    }
+
+    /// Returns the path of the file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     fn exists(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
 use super::lookup::FoundFile;
+use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use crate::syntax::SentFile;
 use selvedge::Response;
 use selvedge::proto::field::Fields;
@@ -103,14 +104,34 @@ impl<'a> FieldChanges<'a> {
     }
 
     pub(super) fn apply(&self, fields: &mut Fields) {
-        if let Some(media_type) = self.content_type
-            && fields.get("content-type").is_some_and(|own| !own.starts_with(b"multipart/byteranges"))
-        {
+        if let Some(media_type) = self.media_type_of(fields) {
             fields.set("content-type", media_type).expect("the parser checked it");
         }
         headers::add_cache_control(fields, self.cache_control);
+        self.headers.apply(fields, self.facts());
+    }
+
+    /// Records the changes, in the order of [`Self::apply`].
+    pub(super) fn record(&self, fields: &Fields, recorder: &Recorder) {
+        if let Some(media_type) = self.media_type_of(fields) {
+            let text = format!("content-type is {media_type}");
+            recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("content-type"), text);
+        }
+        if let Some(value) = self.cache_control.filter(|_| fields.get("cache-control").is_none()) {
+            let text = format!("cache-control is {value}");
+            recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("cache-control"), text);
+        }
+        self.headers.record(fields, self.facts(), recorder);
+    }
+
+    /// Returns the media type that replaces that of the response.
+    fn media_type_of(&self, fields: &Fields) -> Option<&'a str> {
+        let is_changed = |own: &[u8]| !own.starts_with(b"multipart/byteranges");
+        self.content_type.filter(|_| fields.get("content-type").is_some_and(is_changed))
+    }
+
+    fn facts(&self) -> ResponseFacts<'_> {
         let file = self.sent.as_ref().map(|(path, media_type)| SentFile { path, media_type });
-        let facts = ResponseFacts { requested: Some(self.requested), file, is_own_page: self.is_own_page };
-        self.headers.apply(fields, facts);
+        ResponseFacts { requested: Some(self.requested), file, is_own_page: self.is_own_page }
     }
 }

@@ -1,5 +1,6 @@
 //! The changes that a site makes to response fields, for every status code or for selected responses.
 
+use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use crate::syntax::{Pattern, RequestValues, ResponseSelector, SentFile, TextTemplate};
 use selvedge::proto::field::{Fields, InvalidField};
 use selvedge::{Response, StatusCode};
@@ -190,15 +191,9 @@ impl HeaderEdits {
     /// Applies the changes for a response. The media type of a multipart response contains its boundary, so it is not
     /// changed.
     pub(super) fn apply(&self, fields: &mut Fields, facts: ResponseFacts<'_>) {
-        let in_parts = fields.get("content-type").is_some_and(|kind| kind.starts_with(b"multipart/byteranges"));
-        for HeaderEdit { name, kind, only_for } in &self.edits {
-            if in_parts && name.eq_ignore_ascii_case("content-type") {
-                continue;
-            }
-            if facts.is_own_page && CONTENT_FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field)) {
-                continue;
-            }
-            if only_for.as_ref().is_some_and(|selector| !selector.selects(facts.requested, facts.file)) {
+        let in_parts = is_in_parts(fields);
+        for edit @ HeaderEdit { name, kind, .. } in &self.edits {
+            if !edit.is_for(in_parts, facts) {
                 continue;
             }
             match kind {
@@ -212,6 +207,40 @@ impl HeaderEdits {
                 HeaderEditKind::Remove => fields.remove(name),
             }
         }
+    }
+}
+
+impl HeaderEdits {
+    /// Records the changes that apply to a response.
+    pub(super) fn record(&self, fields: &Fields, facts: ResponseFacts<'_>, recorder: &Recorder) {
+        let in_parts = is_in_parts(fields);
+        for (number, edit) in self.edits.iter().enumerate().filter(|(_, edit)| edit.is_for(in_parts, facts)) {
+            let name = &edit.name;
+            let text = match &edit.kind {
+                HeaderEditKind::Set(FieldValue::Static(value)) => format!("{name} is {value}"),
+                HeaderEditKind::Add(FieldValue::Static(value)) => format!("{name}: {value} is added"),
+                HeaderEditKind::Set(FieldValue::Template(value)) | HeaderEditKind::Add(FieldValue::Template(value)) => {
+                    format!("{name} is {value}")
+                }
+                HeaderEditKind::Remove => format!("{name} is removed"),
+            };
+            recorder.step(Stage::Field, Verdict::Yes, StepOrigin::FieldChange(number), text);
+        }
+    }
+}
+
+/// Whether a response has several ranges of a file.
+fn is_in_parts(fields: &Fields) -> bool {
+    fields.get("content-type").is_some_and(|kind| kind.starts_with(b"multipart/byteranges"))
+}
+
+impl HeaderEdit {
+    /// Whether the change is for a response.
+    fn is_for(&self, in_parts: bool, facts: ResponseFacts<'_>) -> bool {
+        let is_field = |field: &str| self.name.eq_ignore_ascii_case(field);
+        let is_excluded = (in_parts && is_field("content-type"))
+            || (facts.is_own_page && CONTENT_FIELDS.iter().any(|field| is_field(field)));
+        !is_excluded && self.only_for.as_ref().is_none_or(|selector| selector.selects(facts.requested, facts.file))
     }
 }
 

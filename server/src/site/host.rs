@@ -58,6 +58,16 @@ impl HostIndex {
     }
 }
 
+/// Finds the name of a site by which a host is one of the site.
+pub(super) fn matching_name<'n>(names: &'n [HostName], host: Option<&[u8]>) -> Option<&'n HostName> {
+    let mut index = HostIndex::default();
+    for (number, name) in (0..).zip(names) {
+        // The names of a site differ.
+        let _ = index.add(name, number);
+    }
+    index.find(host).map(|number| &names[number as usize])
+}
+
 /// A buffer for a name in normal form: lower case, without the trailing dot, and an IPv6 address as in RFC
 /// 5952.
 struct NormalizedName {

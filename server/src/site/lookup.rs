@@ -5,6 +5,7 @@ use super::files::resolve::Resolved;
 use super::files::root::Root;
 use super::files::{self, FileError, Files, Resource};
 use super::files_rules::{CleanUrls, FilesRules, Listing, PageAddresses, TrailingSlash, TryFile};
+use super::step_texts;
 use crate::syntax::{RequestValues, Template, absolute_path};
 use selvedge::Request;
 use selvedge::proto::field::{KnownField, list_members, trim};
@@ -339,7 +340,11 @@ pub(super) async fn resolve_path(
     if let Some((resource, fresh_until)) = files.get_cached(now, canonical.as_bytes()) {
         return Ok((Resolved::File(resource), fresh_until));
     }
-    Ok((files.resolve(now, canonical.as_bytes(), path).await?, files::fresh_until(now)))
+    let resolved = files.resolve(now, canonical.as_bytes(), path).await;
+    if let Some(recorder) = files.recorder() {
+        step_texts::record_look_up(recorder, (files, path), &resolved);
+    }
+    Ok((resolved?, files::fresh_until(now)))
 }
 
 /// Whether the response is going to be shown as a page, or described as one.

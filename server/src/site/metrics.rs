@@ -29,11 +29,14 @@ impl MetricsFormat {
         }
     }
 
-    const fn media_type(self) -> &'static str {
-        match self {
+    /// Returns the response without its content.
+    fn response(self) -> Response {
+        let media_type = match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-        }
+        };
+        let response = Response::new(StatusCode::OK).field("content-type", media_type);
+        response.field("cache-control", "no-store").field("vary", "accept")
     }
 }
 
@@ -81,6 +84,11 @@ impl MetricsSlot {
         spawn_blocking(move || at_work.0.text(format)).await.flatten()
     }
 
+    /// Returns the response to a request that is only explained. Formats nothing.
+    pub(super) fn explain(request: &Request) -> Response {
+        respond_to_method(request).unwrap_or_else(|| MetricsFormat::of(request).response())
+    }
+
     /// Responds with the metrics. A thread for calls that block formats them.
     pub(crate) async fn respond(self: &Arc<Self>, request: &Request) -> Response {
         if let Some(response) = respond_to_method(request) {
@@ -88,11 +96,7 @@ impl MetricsSlot {
         }
         let format = MetricsFormat::of(request);
         match self.text_elsewhere(format).await {
-            Some(text) => Response::new(StatusCode::OK)
-                .field("content-type", format.media_type())
-                .field("cache-control", "no-store")
-                .field("vary", "accept")
-                .body(text),
+            Some(text) => format.response().body(text),
             None => Response::error(StatusCode::SERVICE_UNAVAILABLE)
                 .field("retry-after", "1")
                 .log_reason("no metrics are available now"),

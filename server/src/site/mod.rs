@@ -29,10 +29,12 @@ mod network;
 mod pipeline;
 #[cfg(feature = "configuration")]
 mod proxy;
+mod recorder;
 mod route_table;
 mod service;
 mod single_flight;
 mod site_state;
+mod step_texts;
 
 #[cfg(all(test, feature = "configuration"))]
 pub(crate) use access::Users;
@@ -67,6 +69,7 @@ pub(crate) use proxy::{
     ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerCondition, ServerRules,
     ServerStatus, StickyRules, Upstream, UpstreamEvent, UpstreamRules, UrlRewriting, end_checks,
 };
+pub(crate) use recorder::{Producer, Step, StepOrigin, Verdict};
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
 

@@ -5,6 +5,7 @@
 #[cfg(feature = "configuration")]
 mod applications;
 mod decoration;
+mod recording;
 
 use super::accept::add_vary;
 use super::access::{AccessDecision, AccessRules};
@@ -18,6 +19,7 @@ use super::files_rules::{FilesRules, PathPrefix};
 use super::headers::HeaderEdits;
 use super::listing;
 use super::lookup::{self, AddressChange, FileLookup, FoundBy, FoundFile, OwnNames};
+use super::metrics::MetricsSlot;
 use super::methods::{discard_content, limit_content, redirect_to_path, respond_to_method};
 use super::route_table::{AccessScope, CacheScope, FoundRoute, Route, RouteMatch, Site};
 use super::site_state::SiteState;
@@ -146,13 +148,14 @@ impl<'t> Pipeline<'t> {
             self.passed_rules.basic_auth = None;
             self.passed_rules.requests_at_once = None;
             self.remaining_rules = AccessScope::Route;
+            recording::record_delay(self.recorder(), rules);
             return Ok(());
         }
         self.check_user(request, rules).await
     }
 
     async fn check_user(&mut self, request: &mut Request, rules: &AccessRules) -> Result<(), Response> {
-        let decision = rules.check_user(request, &self.state.verifier).await;
+        let decision = rules.check_user(request, &self.state.verifier, self.recorder()).await;
         if rules.basic_auth.is_some() {
             self.cache_scope = CacheScope::None;
         }
@@ -215,6 +218,9 @@ impl<'t> Pipeline<'t> {
             route.conditions.iter().for_each(|condition| condition.capture(request, &mut captures));
             request_values(request, self.client, &text, captures)
         };
+        if let Some(recorder) = self.recorder() {
+            recording::record_action(recorder, route, &values);
+        }
         let headers = route.headers.has_placeholders().then(|| route.headers.filled(&values()));
         if headers.is_some() {
             self.cache_scope = CacheScope::None;
@@ -241,7 +247,13 @@ impl<'t> Pipeline<'t> {
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::DryRunDeny(_) => unreachable!("a look-up passes over such a route"),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
-            Action::Metrics(metrics) => routed(Box::pin(metrics.respond(request)).await, ResponseSource::Configured),
+            Action::Metrics(metrics) => {
+                let response = match self.recorder() {
+                    None => Box::pin(metrics.respond(request)).await,
+                    Some(_) => MetricsSlot::explain(request),
+                };
+                routed(response, ResponseSource::Configured)
+            }
             #[cfg(feature = "configuration")]
             Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, (path, &text), route) => {
                 routed(Response::error(StatusCode::NOT_FOUND).log_reason(UNLIKE), ResponseSource::Generated)
@@ -276,6 +288,7 @@ impl<'t> Pipeline<'t> {
             set_cache_use(request, CacheUse::Miss);
         }
         if route.log_rule != LogRule::All {
+            self.record_log_rule(route.log_rule);
             set_log_rule(request, route.log_rule);
             // A cached file is sent without a look at its route.
             self.cache_scope = CacheScope::None;
@@ -284,9 +297,12 @@ impl<'t> Pipeline<'t> {
 
     /// Finds the route of a path, and checks its access rules. Request content that its action does not use is discarded.
     async fn find_route(&mut self, request: &mut Request, text: &str) -> Result<RouteMatch<'t>, RoutedResponse<'t>> {
-        let FoundRoute { matched, scope, passed_over } = self.site.find_route(text, (request, self.client));
+        let FoundRoute { matched, scope, passed_over } = self.look_at_routes(request, text);
         if let Some(counter) = passed_over {
-            counter.increment();
+            // A request that is only explained counts nothing.
+            if self.recorder().is_none() {
+                counter.increment();
+            }
             self.dry_run_reason = Some(DRY_RUN_DENIED);
         }
         if scope == CacheScope::None {
@@ -300,6 +316,7 @@ impl<'t> Pipeline<'t> {
             self.cache_scope = CacheScope::None;
             // Before the access rules, because a preflight request has no credentials.
             if let Some(response) = cors.preflight(request) {
+                recording::record_preflight(self.recorder(), route);
                 return Err(RoutedResponse::new(response, route, ResponseSource::Generated));
             }
         }
@@ -331,7 +348,7 @@ impl<'t> Pipeline<'t> {
             let rules = own.unwrap_or(&self.site.rules.access);
             let remaining = rules.minus(&self.passed_rules);
             self.passed_rules = rules.clone();
-            self.apply_decision(remaining.check_client(self.client))?;
+            self.apply_decision(remaining.check_client(self.client, self.recorder()))?;
             self.check_user(request, &remaining).await?;
         }
         if request.head().framing != RequestFraming::None {
@@ -364,6 +381,7 @@ impl<'t> Pipeline<'t> {
                 lookup::find_file(files, rules, beneath.unwrap_or(path), (request, values, own_names)).await
             }
         };
+        self.record_found(rules, path, &found);
         let response = match found {
             Ok(FileLookup::File(file, found_by)) => {
                 let source = match found_by {
@@ -376,6 +394,7 @@ impl<'t> Pipeline<'t> {
                 };
                 let allowed = self.allowed_codings(request, route, (source, &file));
                 let response = files.respond(request, &file.resource, allowed).await;
+                self.record_coding(&response);
                 return RoutedResponse::new(response, Some(route), source).with_file(file);
             }
             Ok(FileLookup::Fallback(file)) => {
@@ -430,6 +449,7 @@ impl<'t> Pipeline<'t> {
         // Only the canonical spelling of a path is cached. Otherwise clients could fill the cache with
         // spellings of one path.
         let path_requested = self.decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
+        self.record_caching(path_requested.is_some());
         if let (CacheScope::Path, Some(path_requested)) = (self.cache_scope, path_requested) {
             let resource = (&file.resource, fresh_until, route.tag);
             let requested = absolute_path(&path_requested);

@@ -275,6 +275,19 @@ pub(super) enum AccessScope {
     Route,
 }
 
+/// How a route was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RouteLook {
+    /// Its pattern does not match.
+    OtherPath,
+    /// Its pattern matches, but not the condition of this number.
+    ConditionFails(usize),
+    /// It would deny the request, but is in dry-run mode.
+    DryRunDenies,
+    /// It is the route of the request.
+    Matches,
+}
+
 /// A route that matches a request.
 pub(super) struct RouteMatch<'t> {
     pub(super) route: &'t Route,
@@ -450,6 +463,12 @@ impl RouteTable {
         self.hosts.find(name.map(str::as_bytes))
     }
 
+    /// Returns the TLS host of a site, 0 without certificates.
+    #[cfg(feature = "program")]
+    pub(crate) fn host_tag(&self, site: u32) -> u32 {
+        self.site(site).rules.host_tag
+    }
+
     /// Returns the site of an index.
     pub(super) fn site(&self, number: u32) -> &Site {
         &self.sites[number as usize]
@@ -489,23 +508,37 @@ fn document_root_id(document_roots: &mut Vec<DocumentRoot>, first: usize, docume
 impl Site {
     /// Finds the first route that matches. This holds after a rewrite, too: passing over a route would also pass over its
     /// access rules. Only a route that denies in dry-run mode is passed over.
-    pub(super) fn find_route(&self, text: &str, (request, client): (&Request, IpAddr)) -> FoundRoute<'_> {
+    pub(super) fn find_route(&self, text: &str, of: (&Request, IpAddr)) -> FoundRoute<'_> {
+        self.find_route_observed(text, of, |_, _| {})
+    }
+
+    /// Finds the route as [`Self::find_route`] does, and reports how each route was looked at, by its number.
+    pub(super) fn find_route_observed(
+        &self,
+        text: &str,
+        (request, client): (&Request, IpAddr),
+        look: impl Fn(usize, RouteLook),
+    ) -> FoundRoute<'_> {
         let mut found = FoundRoute { matched: None, scope: CacheScope::Path, passed_over: None };
-        for (route, files) in self.rules.routes.iter().zip(&self.document_roots) {
+        for (number, (route, files)) in self.rules.routes.iter().zip(&self.document_roots).enumerate() {
             if !route.pattern.is_match(text) {
+                look(number, RouteLook::OtherPath);
                 continue;
             }
             if !route.conditions.is_empty() {
                 found.scope = CacheScope::None;
             }
-            if !route.conditions.iter().all(|condition| condition.matches(request, client)) {
+            if let Some(failed) = route.conditions.iter().position(|condition| !condition.matches(request, client)) {
+                look(number, RouteLook::ConditionFails(failed));
                 continue;
             }
             if let Action::DryRunDeny(counter) = &route.action {
+                look(number, RouteLook::DryRunDenies);
                 found.scope = CacheScope::None;
                 found.passed_over.get_or_insert(counter);
                 continue;
             }
+            look(number, RouteLook::Matches);
             found.matched = Some(RouteMatch { route, document_root: *files });
             break;
         }

@@ -10,10 +10,13 @@ use super::files;
 use super::files::cache::FileCache;
 use super::files::cache_key::CacheNamespace;
 use super::headers;
+use super::host;
 use super::methods::{SlashRedirect, redirect_to_https};
 use super::pipeline::{ClientAccess, Pipeline};
+use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use super::route_table::{AccessScope, ChallengeResponses, PlainRequests, RouteTable, Site};
 use super::site_state::SiteState;
+use crate::syntax::HostName;
 use bytes::Bytes;
 #[cfg(feature = "configuration")]
 use selvedge::HalfClosed;
@@ -119,6 +122,59 @@ impl SiteService {
         Some(found)
     }
 
+    /// Creates the service for one request that is only explained: it counts nothing, and contacts no server.
+    pub(crate) fn explaining(routes: Arc<RouteTable>) -> Self {
+        let mut cache = FileCache::new(1);
+        Self {
+            namespaces: (0..routes.len()).map(|_| cache.new_namespace()).collect(),
+            last_host: RefCell::default(),
+            state: SiteState::recording(routes, cache),
+        }
+    }
+
+    /// Processes the request of [`Self::explaining`]. Returns the response, and what was recorded.
+    pub(crate) async fn explain(self, request: &mut Request) -> (Response, Recorder) {
+        let recorder = self.state.recorder.clone().unwrap_or_default();
+        self.record_site(request, &recorder);
+        let response = self.call(request).await;
+        (response, recorder)
+    }
+
+    /// Records the site of a request, and its client.
+    fn record_site(&self, request: &Request, recorder: &Recorder) {
+        let Some((number, site)) = self.state.routes.site_of(request.host()) else {
+            recorder.step(Stage::Site, Verdict::Denied, StepOrigin::None, "no site has this host name");
+            return;
+        };
+        recorder.enter_site(number);
+        let names = &site.rules.names;
+        let text = match host::matching_name(names, request.host().map(|host| host.name)) {
+            Some(name @ HostName::Exact(_)) => format!("{name}: the host is a name of the site"),
+            Some(name @ HostName::Wildcard(_)) => format!("{name}: the wildcard is the longest that the host matches"),
+            Some(HostName::Any) | None => "*: no other site has the host".to_owned(),
+        };
+        recorder.step(Stage::Site, Verdict::Yes, StepOrigin::Site, text);
+        if let Some(proxies) = &site.rules.proxies {
+            let (peer, client) = (request.peer(), proxies.client_of(request));
+            let text = match proxies.trusts(peer) {
+                true => format!("{client}, as the trusted proxy {} states", peer.ip()),
+                false => format!("{client}, because it is no trusted proxy"),
+            };
+            recorder.step(Stage::Client, Verdict::Note, StepOrigin::Top("trusted-proxies"), text);
+        }
+    }
+
+    /// Records why a connection is not used for the site.
+    fn record_connection(&self, response: &Response) {
+        let Some(recorder) = &self.state.recorder else { return };
+        let (verdict, text) = match response.status {
+            StatusCode::PERMANENT_REDIRECT => (Verdict::Yes, "a request without TLS is redirected to https"),
+            StatusCode::OK => (Verdict::Yes, "a certificate authority validates the name"),
+            _ => (Verdict::Denied, response.reason().unwrap_or("the request cannot be redirected to https")),
+        };
+        recorder.step(Stage::Action, verdict, StepOrigin::Setting("https-redirect"), text);
+    }
+
     /// Returns a cached file if one is fresh and the client's access is allowed; otherwise the pipeline that
     /// has to run.
     fn fast_path(&self, request: &mut Request) -> FastPath<'_> {
@@ -135,6 +191,7 @@ impl SiteService {
         if (site.checks_plain_requests || request.tls().is_some())
             && let Some(response) = self.check_connection(request, site)
         {
+            self.record_connection(&response);
             return FastPath::Responded(self.without_site(response));
         }
         let namespace = self.namespaces[number as usize];
@@ -152,7 +209,7 @@ impl SiteService {
                 ));
             }
             _ if site.is_open => AccessDecision::Allow,
-            _ => site.rules.access.check_client(client),
+            _ => site.rules.access.check_client(client, self.state.recorder.as_ref()),
         };
         match (cached, decision) {
             (Some((response, route)), AccessDecision::Allow) => {

@@ -9,6 +9,7 @@ use super::listing;
 use super::methods::SlashRedirect;
 #[cfg(feature = "configuration")]
 use super::proxy::{ProxyWorker, start_checks};
+use super::recorder::Recorder;
 use super::route_table::RouteTable;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -30,10 +31,26 @@ pub(super) struct SiteState {
     /// The connections to servers of applications, if a route forwards requests.
     #[cfg(feature = "configuration")]
     pub(super) proxy: Option<Rc<ProxyWorker>>,
+    /// Records the decisions on a request that is only explained.
+    pub(super) recorder: Option<Recorder>,
 }
 
 impl SiteState {
     pub(super) fn new(routes: Arc<RouteTable>, cache: FileCache) -> Self {
+        let state = Self::without_checks(routes, cache);
+        #[cfg(feature = "configuration")]
+        if let Some(worker) = &state.proxy {
+            state.routes.upstreams.iter().for_each(|upstream| start_checks(worker, upstream));
+        }
+        state
+    }
+
+    /// Creates the state for one request that is only explained. No server is checked.
+    pub(super) fn recording(routes: Arc<RouteTable>, cache: FileCache) -> Self {
+        Self { recorder: Some(Recorder::default()), ..Self::without_checks(routes, cache) }
+    }
+
+    fn without_checks(routes: Arc<RouteTable>, cache: FileCache) -> Self {
         Self {
             files_by_root: routes.document_roots.iter().map(|_| OnceCell::new()).collect(),
             cache: Rc::new(RefCell::new(cache)),
@@ -44,11 +61,8 @@ impl SiteState {
             slash_redirect: SlashRedirect::Absolute,
             https_port: None,
             #[cfg(feature = "configuration")]
-            proxy: (!routes.upstreams.is_empty()).then(|| {
-                let worker = ProxyWorker::current(&routes.client_limits);
-                routes.upstreams.iter().for_each(|upstream| start_checks(&worker, upstream));
-                worker
-            }),
+            proxy: (!routes.upstreams.is_empty()).then(|| ProxyWorker::current(&routes.client_limits)),
+            recorder: None,
             routes,
         }
     }
@@ -67,7 +81,8 @@ impl SiteState {
         let number = number as usize;
         self.files_by_root[number].get_or_init(|| {
             let root = &self.routes.document_roots[number];
-            Files::new(root.clone(), self.cache.clone(), self.routes.coder.clone())
+            let files = Files::new(root.clone(), self.cache.clone(), self.routes.coder.clone());
+            files.with_recorder(self.recorder.clone())
         })
     }
 }

@@ -11,6 +11,7 @@ mod network;
 mod pattern;
 mod placeholder;
 mod regular_expression;
+mod request_url;
 mod response_selector;
 mod template;
 mod text_pattern;
@@ -25,6 +26,7 @@ pub(crate) use pattern::{Pattern, absolute_path, check_path_characters};
 pub(crate) use placeholder::{
     Needs, PlaceholderNames, RequestValues, TextTemplate, check_no_placeholder, list_variables,
 };
+pub(crate) use request_url::RequestUrl;
 pub(crate) use response_selector::{ResponseSelector, SentFile};
 pub(crate) use template::{Template, TryPath};
 pub(crate) use text_pattern::TextPattern;

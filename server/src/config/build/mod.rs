@@ -2,6 +2,7 @@
 
 mod access;
 mod acme;
+mod expect;
 mod gateway;
 mod log;
 mod proxy;
@@ -17,7 +18,9 @@ mod values;
 mod when;
 mod wildcards;
 
-use super::model::{AccessSettings, Acme, Enforcement, Listener, Settings, Switch, TrailingSlash, Upstream};
+use super::model::{
+    AccessSettings, Acme, Enforcement, Expectation, Listener, Settings, Switch, TrailingSlash, Upstream,
+};
 use super::position::Span;
 use super::problem::Problem;
 use super::reader::Reader;
@@ -37,6 +40,7 @@ pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<Mach
         listeners: Vec::new(),
         upstreams: Vec::new(),
         has_invalid_upstream: false,
+        expectations: Vec::new(),
     };
     let settings = build.settings(top);
     (settings, build.requirements)
@@ -55,6 +59,8 @@ struct Builder<'r, 'a> {
     upstreams: Vec<KnownUpstream>,
     /// Whether an upstream has a problem that hides its name.
     has_invalid_upstream: bool,
+    /// Those that were built so far.
+    expectations: Vec<Expectation>,
 }
 
 /// What a route inherits from its site.

@@ -1,6 +1,7 @@
 //! Listeners, process, limits, proxies.
 
 use super::acme::acme;
+use super::expect::add_expectations;
 use super::remote_control::{control_socket, remote_control};
 use super::tls::{
     certificate_folder, check_listeners, has_public_site, https_listeners, listener_plain_http2, listener_tls,
@@ -56,6 +57,7 @@ impl Builder<'_, '_> {
         self.has_invalid_upstream = top.has_any_invalid(&["upstream"]);
         declared_upstreams(self, top);
         let sites = self.sites(top, limits.body_bytes_max);
+        add_expectations(self, top, None);
         let upstreams = used_upstreams(self, top);
         check_listeners(top, &sites, &mut self.reader.problems);
         let certificate_folder = certificate_folder(self, top, (&sites, remote_control.as_ref()));
@@ -70,6 +72,7 @@ impl Builder<'_, '_> {
             acme,
             upstreams,
             sites,
+            expectations: std::mem::take(&mut self.expectations),
             limits,
             logs,
         }

@@ -1,5 +1,6 @@
 //! Sites: names, and settings for all routes.
 
+use super::expect::{ExpectingSite, add_expectations};
 use super::rewrites::check_rewrites;
 use super::tls::site_tls;
 use super::unreachable_routes::EarlierRoutes;
@@ -68,6 +69,7 @@ impl Builder<'_, '_> {
         }
         check_rewrites(self, block, &routes);
         let tls = site_tls(self, block, &names);
+        add_expectations(self, block, Some(ExpectingSite { names: &names, tls: &tls }));
         let log = block.get("log").map(Item::block);
         // A site's `log` inherits from the server's, so its defaults do not apply.
         let written = |name| log.and_then(|log| log.get(name).filter(|item| item.first().at != log.at));

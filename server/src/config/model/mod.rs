@@ -1,6 +1,7 @@
 //! The settings in force as plain values. Defaults are resolved, and nothing refers to the text.
 
 mod acme;
+mod expectation;
 mod gateway;
 mod print;
 mod print_site;
@@ -9,6 +10,7 @@ mod remote_control;
 mod upstream;
 
 pub(crate) use acme::{Acme, Approval, Challenge, ExternalAccount, Program, has_automatic_certificate};
+pub(crate) use expectation::Expectation;
 pub(crate) use gateway::{CgiPrograms, Gateway, ScriptRunner, SendFile};
 pub(crate) use print::quote;
 pub(crate) use proxy::{FieldNames, ForwardedFields, ForwardedHost, Proxy};
@@ -43,6 +45,8 @@ pub(crate) struct Settings {
     /// Those that routes use.
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) sites: Vec<Site>,
+    /// Those of the top level and of all sites.
+    pub(crate) expectations: Vec<Expectation>,
 }
 
 /// Whether something is on.

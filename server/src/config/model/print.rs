@@ -10,6 +10,9 @@ use std::fmt::{self, Display, Formatter, Write};
 use std::path::Path;
 use std::time::Duration;
 
+/// The indentation of a block.
+const INDENT: usize = 4;
+
 /// Writes indented lines.
 pub(super) struct Printer<'a, 'f> {
     out: &'a mut Formatter<'f>,
@@ -18,7 +21,7 @@ pub(super) struct Printer<'a, 'f> {
 
 impl Printer<'_, '_> {
     pub(super) fn line(&mut self, text: impl Display) -> fmt::Result {
-        writeln!(self.out, "{:indent$}{text}", "", indent = self.depth * 4)
+        writeln!(self.out, "{:indent$}{text}", "", indent = self.depth * INDENT)
     }
 
     pub(super) fn braces(&mut self, head: impl Display, inside: impl FnOnce(&mut Self) -> fmt::Result) -> fmt::Result {
@@ -27,6 +30,46 @@ impl Printer<'_, '_> {
         inside(self)?;
         self.depth -= 1;
         self.line("}")
+    }
+}
+
+/// What writes lines.
+struct Written<F>(F);
+
+impl<F: Fn(&mut Printer<'_, '_>) -> fmt::Result> Display for Written<F> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        (self.0)(&mut Printer { out: f, depth: 0 })
+    }
+}
+
+/// Returns each setting that is written as one line, also one with a block.
+pub(super) fn statements(write: impl Fn(&mut Printer<'_, '_>) -> fmt::Result) -> Vec<String> {
+    statements_within(0, write)
+}
+
+/// Returns each setting within this number of blocks as one line.
+pub(super) fn statements_within(depth: usize, write: impl Fn(&mut Printer<'_, '_>) -> fmt::Result) -> Vec<String> {
+    let mut statements: Vec<String> = Vec::new();
+    for line in Written(write).to_string().lines() {
+        let text = line.trim_start();
+        let own_depth = (line.len() - text.len()) / INDENT;
+        match statements.last_mut() {
+            _ if own_depth < depth => {}
+            Some(last) if own_depth > depth || text == "}" => {
+                let separator = if last.ends_with('{') || text == "}" { " " } else { "; " };
+                last.push_str(separator);
+                last.push_str(text);
+            }
+            _ => statements.push(text.to_owned()),
+        }
+    }
+    statements
+}
+
+impl ConfiguredLimits {
+    /// Returns each limit as a line.
+    pub(crate) fn statements(&self) -> Vec<String> {
+        statements(|lines| self.write(lines))
     }
 }
 
@@ -56,7 +99,8 @@ impl Display for Settings {
             self.logs.error.write(lines)
         })?;
         self.upstreams.iter().try_for_each(|upstream| upstream.write(&mut lines))?;
-        self.sites.iter().try_for_each(|site| site.write(&mut lines))
+        self.sites.iter().try_for_each(|site| site.write(&mut lines))?;
+        self.expectations.iter().try_for_each(|expectation| expectation.write(&mut lines))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Prints sites and routes as a configuration.
 
-use super::print::{Printer, dry_run, flag, quote, quote_path};
+use super::print::{Printer, dry_run, flag, quote, quote_path, statements};
 use super::{
     AccessSettings, Action, BasicAuth, CertificateFiles, ClientCertificates, ClientCertificatesMode, Condition,
     ConfiguredAccess, ContentTypeRule, EncodedSlashRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess,
@@ -13,33 +13,46 @@ use std::fmt::{self, Display};
 impl Site {
     pub(super) fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         lines.braces(format_args!("site {}", quoted(&self.names)), |lines| {
-            if let Some(files) = &self.files {
-                lines.line(format_args!("root {}", quote_path(&files.root)))?;
-                lines.line(format_args!("index {}", quoted(&files.index)))?;
-                lines.line(format_args!("listing {}", flag(files.listing)))?;
-                lines.line(format_args!("precompressed {}", flag(files.precompressed)))?;
-            }
-            let slash = match self.encoded_slash {
-                EncodedSlashRule::Data => "data",
-                EncodedSlashRule::Files => "files",
-                EncodedSlashRule::Separator => "separator",
-            };
-            lines.line(format_args!("encoded-slash {slash}"))?;
-            if !self.link_targets.is_empty() {
-                let targets: Vec<_> = self.link_targets.iter().map(|path| quote_path(path)).collect();
-                lines.line(format_args!("link-targets {}", targets.join(" ")))?;
-            }
-            self.tls.write(lines)?;
-            if self.access_log.is_some() || self.error_log.is_some() {
-                lines.braces("log", |lines| {
-                    self.access_log.iter().try_for_each(|log| log.write(lines))?;
-                    self.error_log.iter().try_for_each(|log| log.write(lines))
-                })?;
-            }
-            self.access.write(lines)?;
-            self.response_settings.write(lines)?;
+            self.write_settings(lines)?;
             self.routes.iter().try_for_each(|route| route.write(lines))
         })
+    }
+
+    /// Returns each setting beside the routes as a line.
+    pub(crate) fn statements(&self) -> Vec<String> {
+        statements(|lines| {
+            lines.line(format_args!("site {}", quoted(&self.names)))?;
+            self.write_settings(lines)
+        })
+    }
+
+    /// Writes the settings beside the routes.
+    fn write_settings(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
+        if let Some(files) = &self.files {
+            lines.line(format_args!("root {}", quote_path(&files.root)))?;
+            lines.line(format_args!("index {}", quoted(&files.index)))?;
+            lines.line(format_args!("listing {}", flag(files.listing)))?;
+            lines.line(format_args!("precompressed {}", flag(files.precompressed)))?;
+        }
+        let slash = match self.encoded_slash {
+            EncodedSlashRule::Data => "data",
+            EncodedSlashRule::Files => "files",
+            EncodedSlashRule::Separator => "separator",
+        };
+        lines.line(format_args!("encoded-slash {slash}"))?;
+        if !self.link_targets.is_empty() {
+            let targets: Vec<_> = self.link_targets.iter().map(|path| quote_path(path)).collect();
+            lines.line(format_args!("link-targets {}", targets.join(" ")))?;
+        }
+        self.tls.write(lines)?;
+        if self.access_log.is_some() || self.error_log.is_some() {
+            lines.braces("log", |lines| {
+                self.access_log.iter().try_for_each(|log| log.write(lines))?;
+                self.error_log.iter().try_for_each(|log| log.write(lines))
+            })?;
+        }
+        self.access.write(lines)?;
+        self.response_settings.write(lines)
     }
 }
 
@@ -119,26 +132,56 @@ impl ResponseSettings {
 
 impl Route {
     fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
-        let case = self.patterns.first().map_or("", |pattern| case(pattern.case()));
-        lines.braces(format_args!("route {}{case}", quoted(&self.patterns)), |lines| {
-            if let Some(name) = &self.name {
-                lines.line(format_args!("name {}", quote(name)))?;
-            }
-            if self.when != When::default() {
-                let conditions = &self.when.conditions;
-                lines.braces("when", |lines| conditions.iter().try_for_each(|condition| condition.write(lines)))?;
-            }
-            self.access.write(lines)?;
-            lines.line(format_args!("body-bytes-max \"{}\"", write_size(self.body_bytes_max)))?;
-            lines.line(format_args!("compress {}", flag(self.compress)))?;
-            match self.log {
-                RouteLog::All => {}
-                RouteLog::None => lines.line(format_args!("log #false"))?,
-                RouteLog::Statuses(first, last) => lines.line(format_args!("log #true status=\"{first}-{last}\""))?,
-            }
-            self.action.write(lines)?;
-            self.response_settings.write(lines)
+        lines.braces(self.head(), |lines| {
+            self.write_conditions(lines)?;
+            self.write_settings(lines)
         })
+    }
+
+    /// Returns the line before the block.
+    fn head(&self) -> String {
+        let case = self.patterns.first().map_or("", |pattern| case(pattern.case()));
+        format!("route {}{case}", quoted(&self.patterns))
+    }
+
+    /// Returns for which requests the route is.
+    pub(crate) fn requests(&self) -> String {
+        let conditions = statements(|lines| self.write_conditions(lines));
+        std::iter::once(self.head()).chain(conditions).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns each setting beside those of [`Self::requests`] as a line.
+    pub(crate) fn statements(&self) -> Vec<String> {
+        statements(|lines| self.write_settings(lines))
+    }
+
+    /// Returns the action as a line.
+    pub(crate) fn action_statement(&self) -> String {
+        statements(|lines| self.action.write(lines)).join(" ")
+    }
+
+    fn write_conditions(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
+        if self.when == When::default() {
+            return Ok(());
+        }
+        let conditions = &self.when.conditions;
+        lines.braces("when", |lines| conditions.iter().try_for_each(|condition| condition.write(lines)))
+    }
+
+    fn write_settings(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            lines.line(format_args!("name {}", quote(name)))?;
+        }
+        self.access.write(lines)?;
+        lines.line(format_args!("body-bytes-max \"{}\"", write_size(self.body_bytes_max)))?;
+        lines.line(format_args!("compress {}", flag(self.compress)))?;
+        match self.log {
+            RouteLog::All => {}
+            RouteLog::None => lines.line(format_args!("log #false"))?,
+            RouteLog::Statuses(first, last) => lines.line(format_args!("log #true status=\"{first}-{last}\""))?,
+        }
+        self.action.write(lines)?;
+        self.response_settings.write(lines)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The settings of upstreams: groups of servers that requests are forwarded to.
 
-use super::print::{Printer, quote, quote_path};
+use super::print::{Printer, quote, quote_path, statements_within};
 use super::print_site::quoted;
 use super::{Action, CertificateFiles, Settings};
 use crate::config::value::{ServerAddress, ServerScheme, write_time};
@@ -155,6 +155,11 @@ impl Upstream {
         };
         let files = self.tls.client_certificate.iter().flat_map(|files| [&files.chain, &files.key]);
         files.chain(&self.tls.authorities).chain(secret)
+    }
+
+    /// Returns each setting as a line.
+    pub(crate) fn statements(&self) -> Vec<String> {
+        statements_within(1, |lines| self.write(lines))
     }
 
     pub(super) fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {

@@ -2,6 +2,7 @@
 //! from it.
 
 mod access;
+mod expect;
 mod gateway;
 mod limits;
 mod log;
@@ -45,11 +46,12 @@ pub(crate) enum BlockKind {
     FastCgi,
     Scgi,
     Cgi,
+    Expect,
 }
 
 impl BlockKind {
     /// All blocks, in the order of the reference.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Top,
         Self::Limits,
         Self::Supervision,
@@ -69,6 +71,7 @@ impl BlockKind {
         Self::Cgi,
         Self::IpAccess,
         Self::BasicAuth,
+        Self::Expect,
     ];
 
     /// Returns the name of the block for sentences.
@@ -93,6 +96,7 @@ impl BlockKind {
             Self::FastCgi => "`fastcgi`",
             Self::Scgi => "`scgi`",
             Self::Cgi => "`cgi`",
+            Self::Expect => "`expect`",
         }
     }
 }
@@ -182,6 +186,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
         proxy::SETTINGS,
         gateway::SETTINGS,
         access::SETTINGS,
+        expect::SETTINGS,
     ]
     .into_iter()
     .flatten()

@@ -2,6 +2,7 @@
 
 mod golden;
 mod malformed;
+mod places;
 mod speed;
 mod table;
 mod texts;

@@ -25,6 +25,10 @@ pub(crate) trait ControlHandler: Send + Sync + 'static {
     fn certificates(&self, form: StatusFormat) -> String;
     /// Returns the last requests that a query selects.
     fn last(&self, query: &LastQuery) -> String;
+    /// Explains a request, which is JSON.
+    fn explain(&self, format: StatusFormat, request: &str) -> ControlReply;
+    /// Returns the settings in force.
+    fn settings(&self) -> String;
     /// Stops accepting because another process serves. A stop follows.
     fn stop_listening(&self);
     /// Returns how many responses may last after a hand-over.
@@ -69,6 +73,8 @@ impl ServingProcess {
                 ControlCommand::Status(form) => ControlReply::Done(handler.status(form)),
                 ControlCommand::Certificates(form) => ControlReply::Done(handler.certificates(form)),
                 ControlCommand::Last(query) => ControlReply::Done(handler.last(&query)),
+                ControlCommand::Explain(format, request) => handler.explain(format, &request),
+                ControlCommand::Settings => ControlReply::Done(handler.settings()),
                 ControlCommand::Stop => ControlReply::Done(STOPPING.to_owned()),
                 ControlCommand::Reload | ControlCommand::Upgrade | ControlCommand::ReopenLogs => shutting_down(),
             };
@@ -78,6 +84,8 @@ impl ServingProcess {
             ControlCommand::Status(form) => ControlReply::Done(handler.status(form)),
             ControlCommand::Certificates(form) => ControlReply::Done(handler.certificates(form)),
             ControlCommand::Last(query) => ControlReply::Done(handler.last(&query)),
+            ControlCommand::Explain(format, request) => handler.explain(format, &request),
+            ControlCommand::Settings => ControlReply::Done(handler.settings()),
             ControlCommand::Upgrade => {
                 let reply =
                     self.replace(&FromChild::Upgrade, "an upgrade needs a supervisor, and this process has none");

@@ -152,6 +152,14 @@ impl ControlHandler for TestHandler {
         format!("{format:?} of {}", std::process::id())
     }
 
+    fn explain(&self, format: StatusFormat, request: &str) -> ControlReply {
+        ControlReply::Done(format!("{format:?} of {request}"))
+    }
+
+    fn settings(&self) -> String {
+        "// none\n".to_owned()
+    }
+
     fn stop_listening(&self) {}
 
     fn lasting_responses(&self) -> usize {

@@ -5,6 +5,7 @@ use super::live_users::LiveUsers;
 use super::password_cache::{Busy, CheckResult, LoginAttempt, Verifier};
 use super::{AccessDecision, DenialCounter, RuleMode};
 use crate::reasons::{TOO_MANY_WRONG_PASSWORDS, WRONG_PASSWORD, WRONG_PASSWORD_DRY_RUN};
+use crate::site::recorder::Recorder;
 use base64ct::{Base64, Encoding};
 use selvedge::{Request, Response, StatusCode};
 use std::fmt;
@@ -70,17 +71,38 @@ impl BasicAuthenticator {
         &self.denials
     }
 
-    pub(super) async fn check(&self, request: &mut Request, verifier: &Verifier) -> AccessDecision {
+    /// Checks the credentials of a request. For an explanation, the password is checked, too, and counts nothing.
+    pub(super) async fn check(
+        &self,
+        request: &mut Request,
+        verifier: &Verifier,
+        recorder: Option<&Recorder>,
+    ) -> AccessDecision {
+        let decision = self.check_credentials(request, verifier, recorder).await;
+        decision.record(recorder, "basic-auth", || match request.user() {
+            Some(user) => format!("the password of {} is right", user.escape_debug()),
+            None => "no credentials".to_owned(),
+        });
+        decision
+    }
+
+    async fn check_credentials(
+        &self,
+        request: &mut Request,
+        verifier: &Verifier,
+        recorder: Option<&Recorder>,
+    ) -> AccessDecision {
+        let denials = self.denials.unless_recorded(recorder);
         let Some(credentials) = Credentials::from_request(request) else {
             // Every first visit is without credentials, so the log gets no reason.
-            return self.deny("no credentials (dry run)", |response| response);
+            return self.deny(denials, "no credentials (dry run)", |response| response);
         };
         let Credentials { name, password } = &credentials;
         let (client, now) = (request.client(), request.received_at().since_worker_start);
         let attempt = LoginAttempt { name, password: password.as_bytes(), client, now };
         let users = self.users.current();
         let wait = self.guesses.time_to_wait(client, name).filter(|_| !verifier.is_verified(&users, attempt));
-        let slowed_down = wait.map_or(AccessDecision::Allow, |wait| self.slow_down(wait));
+        let slowed_down = wait.map_or(AccessDecision::Allow, |wait| self.slow_down(wait, recorder));
         if matches!(slowed_down, AccessDecision::Deny(_)) {
             return slowed_down;
         }
@@ -90,15 +112,17 @@ impl BasicAuthenticator {
                 AccessDecision::Allow
             }
             CheckResult::Invalid => {
-                self.guesses.count_wrong(client, name);
+                if recorder.is_none() {
+                    self.guesses.count_wrong(client, name);
+                }
                 // A response has one reason, so that of the wrong password names the dry run.
                 let reason = match slowed_down {
                     AccessDecision::Allow => WRONG_PASSWORD,
                     _ => WRONG_PASSWORD_DRY_RUN,
                 };
-                self.deny("wrong user name or password (dry run)", |response| response.log_reason(reason))
+                self.deny(denials, "wrong user name or password (dry run)", |response| response.log_reason(reason))
             }
-            CheckResult::Busy(busy) => self.busy(busy),
+            CheckResult::Busy(busy) => self.busy(busy, denials),
         };
         match decision {
             AccessDecision::Allow => slowed_down,
@@ -107,16 +131,17 @@ impl BasicAuthenticator {
     }
 
     /// Refuses an attempt of a client that has to wait.
-    fn slow_down(&self, wait: Duration) -> AccessDecision {
+    fn slow_down(&self, wait: Duration, recorder: Option<&Recorder>) -> AccessDecision {
         const DRY_RUN_REASON: &str = "too many wrong passwords of this client or for this user (dry run)";
-        AccessDecision::denied(self.guesses.mode(), self.guesses.denials(), DRY_RUN_REASON, || {
+        let denials = self.guesses.denials().unless_recorded(recorder);
+        AccessDecision::denied(self.guesses.mode(), denials, DRY_RUN_REASON, || {
             let seconds = wait.as_millis().div_ceil(1000).max(1);
             let response = Response::error(StatusCode::TOO_MANY_REQUESTS).log_reason(TOO_MANY_WRONG_PASSWORDS);
             response.field("retry-after", seconds.to_string())
         })
     }
 
-    fn busy(&self, busy: Busy) -> AccessDecision {
+    fn busy(&self, busy: Busy, denials: Option<&DenialCounter>) -> AccessDecision {
         let (status, reason, dry_run_reason) = match busy {
             Busy::QueueFull => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -129,13 +154,18 @@ impl BasicAuthenticator {
                 "too many password checks of this client are waiting (dry run)",
             ),
         };
-        AccessDecision::denied(self.mode, &self.denials, dry_run_reason, || {
+        AccessDecision::denied(self.mode, denials, dry_run_reason, || {
             Response::error(status).log_reason(reason).field("retry-after", "1")
         })
     }
 
-    fn deny(&self, dry_run_reason: &'static str, add_reason: impl FnOnce(Response) -> Response) -> AccessDecision {
-        AccessDecision::denied(self.mode, &self.denials, dry_run_reason, || {
+    fn deny(
+        &self,
+        denials: Option<&DenialCounter>,
+        dry_run_reason: &'static str,
+        add_reason: impl FnOnce(Response) -> Response,
+    ) -> AccessDecision {
+        AccessDecision::denied(self.mode, denials, dry_run_reason, || {
             add_reason(Response::error(StatusCode::UNAUTHORIZED).field("www-authenticate", &*self.challenge))
         })
     }

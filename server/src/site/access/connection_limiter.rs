@@ -71,6 +71,16 @@ impl ConnectionLimiter {
         if is_over { Admission::ServeOverLimit(permit) } else { Admission::Serve(permit) }
     }
 
+    /// Decides on a new connection or request of a client as [`Self::admit`] does, and counts nothing.
+    pub(super) fn would_admit(&self, peer: IpAddr) -> Admission {
+        let count = self.lock_open_connections().get(&client_key(peer)).copied().unwrap_or_default();
+        match (any_contains(&self.exempt, peer) || count < self.connections_max, self.mode) {
+            (true, _) => Admission::Serve(Box::new(())),
+            (false, RuleMode::DryRun) => Admission::ServeOverLimit(Box::new(())),
+            (false, RuleMode::Enforce) => Admission::Refuse,
+        }
+    }
+
     fn lock_open_connections(&self) -> MutexGuard<'_, HashMap<IpAddr, u32>> {
         // No code panics while it has the lock.
         self.open_connections.lock().unwrap_or_else(PoisonError::into_inner)
@@ -102,7 +112,10 @@ mod tests {
         let first = limiter.admit(client);
         let second = limiter.admit(address("::ffff:192.0.2.1"));
         assert!(matches!((&first, &second), (Admission::Serve(_), Admission::Serve(_))));
+        assert!(matches!(limiter.would_admit(client), Admission::Refuse));
+        assert_eq!(limiter.denials().get(), 0, "a question counts nothing");
         assert!(matches!(limiter.admit(client), Admission::Refuse));
+        assert!(matches!(limiter.would_admit(address("192.0.2.2")), Admission::Serve(_)));
         assert!(matches!(limiter.admit(address("192.0.2.2")), Admission::Serve(_)));
         drop(second);
         let third = limiter.admit(client);
@@ -119,6 +132,7 @@ mod tests {
     fn dry_run_serves_and_counts_a_subnet_as_one_client() {
         let limiter = ConnectionLimiter::new(1, vec![], RuleMode::DryRun);
         let _first = limiter.admit(address("2001:db8::1"));
+        assert!(matches!(limiter.would_admit(address("2001:db8::2")), Admission::ServeOverLimit(_)));
         let second = limiter.admit(address("2001:db8::2"));
         assert!(matches!(second, Admission::ServeOverLimit(_)));
         assert_eq!(limiter.denials().get(), 1);

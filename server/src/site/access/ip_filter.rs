@@ -2,6 +2,7 @@
 
 use super::{AccessDecision, DenialCounter, RuleMode};
 use crate::site::network::any_contains;
+use crate::site::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use crate::syntax::Network;
 use selvedge::{Response, StatusCode};
 use std::net::IpAddr;
@@ -34,13 +35,20 @@ impl IpFilter {
         self.denials.dry_run_count(self.mode)
     }
 
-    /// Whether a client has access.
-    pub(super) fn allows(&self, client: IpAddr) -> bool {
-        let matching_rule = self.rules.iter().find(|(_, networks)| any_contains(networks, client));
-        matching_rule.map_or(self.default_permission, |(permission, _)| *permission) == Permission::Allow
+    /// Finds the rule that decides on a client.
+    fn matching_rule(&self, client: IpAddr) -> Option<usize> {
+        self.rules.iter().position(|(_, networks)| any_contains(networks, client))
     }
 
-    pub(super) fn check(&self, client: IpAddr) -> AccessDecision {
+    /// Whether a client has access.
+    pub(super) fn allows(&self, client: IpAddr) -> bool {
+        self.matching_rule(client).map_or(self.default_permission, |rule| self.rules[rule].0) == Permission::Allow
+    }
+
+    pub(super) fn check(&self, client: IpAddr, recorder: Option<&Recorder>) -> AccessDecision {
+        if let Some(recorder) = recorder {
+            self.record(client, recorder);
+        }
         if self.allows(client) {
             return AccessDecision::Allow;
         }
@@ -48,9 +56,24 @@ impl IpFilter {
             false => ("the client's network is not allowed", "the client's network is not allowed (dry run)"),
             true => ("a trusted proxy sent no client address", "a trusted proxy sent no client address (dry run)"),
         };
-        AccessDecision::denied(self.mode, &self.denials, dry_run_reason, || {
+        AccessDecision::denied(self.mode, self.denials.unless_recorded(recorder), dry_run_reason, || {
             Response::error(self.status).log_reason(reason)
         })
+    }
+
+    /// Records which rule decides on a client, and how.
+    fn record(&self, client: IpAddr, recorder: &Recorder) {
+        let rule = self.matching_rule(client);
+        let (origin, of) = match rule {
+            Some(rule) => (StepOrigin::Inner("ip-access", rule), "a rule has the network of"),
+            None => (StepOrigin::Setting("ip-access"), "no rule has the network of"),
+        };
+        let (verdict, outcome) = match (self.allows(client), self.mode) {
+            (true, _) => (Verdict::Yes, "it is allowed".to_owned()),
+            (false, RuleMode::Enforce) => (Verdict::Denied, format!("it is denied: {}", self.status.code())),
+            (false, RuleMode::DryRun) => (Verdict::DryRun, "it would be denied without `dry-run`".to_owned()),
+        };
+        recorder.step(Stage::Access, verdict, origin, format!("ip-access: {of} {client}, so {outcome}"));
     }
 }
 
@@ -84,14 +107,18 @@ mod tests {
             let client = client.parse().unwrap();
             let enforced = filter(rules, default_permission, RuleMode::Enforce);
             assert_eq!(
-                matches!(enforced.check(client), AccessDecision::Allow),
+                matches!(enforced.check(client, None), AccessDecision::Allow),
                 is_allowed,
                 "{rules:?} {default_permission:?} {client}"
             );
             assert_eq!(enforced.denials.get(), u64::from(!is_allowed));
             let dry_run = filter(rules, default_permission, RuleMode::DryRun);
-            assert_eq!(matches!(dry_run.check(client), AccessDecision::DryRunDenied(_)), !is_allowed);
+            assert_eq!(matches!(dry_run.check(client, None), AccessDecision::DryRunDenied(_)), !is_allowed);
             assert_eq!(dry_run.denials.get(), u64::from(!is_allowed));
+            let recorder = Recorder::default();
+            assert_eq!(matches!(enforced.check(client, Some(&recorder)), AccessDecision::Allow), is_allowed);
+            assert_eq!(enforced.denials.get(), u64::from(!is_allowed), "an explanation counts nothing");
+            assert_eq!(recorder.take().0.len(), 1);
         }
     }
 }

@@ -43,6 +43,7 @@ pub(crate) use users::UserProblem;
 #[cfg(all(test, feature = "configuration"))]
 pub(crate) use users::Users;
 
+use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use selvedge::service::{Admission, hold_until_sent};
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
@@ -65,6 +66,11 @@ pub(crate) struct DenialCounter(AtomicU64);
 impl DenialCounter {
     pub(super) fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the counter for a request; `None` for one that is only explained.
+    fn unless_recorded(&self, recorder: Option<&Recorder>) -> Option<&Self> {
+        recorder.is_none().then_some(self)
     }
 
     /// Returns the count if the rule is in dry-run mode.
@@ -127,18 +133,34 @@ pub(super) enum AccessDecision {
 }
 
 impl AccessDecision {
-    /// Counts a denial and returns the decision that `mode` makes of it.
+    /// Counts a denial, if the request counts, and returns the decision that `mode` makes of it.
     fn denied(
         mode: RuleMode,
-        denials: &DenialCounter,
+        denials: Option<&DenialCounter>,
         reason: &'static str,
         response: impl FnOnce() -> Response,
     ) -> Self {
-        denials.increment();
+        if let Some(denials) = denials {
+            denials.increment();
+        }
         match mode {
             RuleMode::Enforce => Self::Deny(response()),
             RuleMode::DryRun => Self::DryRunDenied(reason),
         }
+    }
+
+    /// Records the decision of a rule in words: of the client if it is allowed, else why not.
+    fn record(&self, recorder: Option<&Recorder>, setting: &'static str, client: impl FnOnce() -> String) {
+        let Some(recorder) = recorder else { return };
+        let (verdict, text) = match self {
+            Self::Allow => (Verdict::Yes, client()),
+            Self::DryRunDenied(reason) => (Verdict::DryRun, (*reason).to_owned()),
+            Self::Deny(refused) => {
+                let why = refused.reason().map_or_else(client, str::to_owned);
+                (Verdict::Denied, format!("{why}: {}", refused.status.code()))
+            }
+        };
+        recorder.step(Stage::Access, verdict, StepOrigin::Setting(setting), format!("{setting}: {text}"));
     }
 
     /// Returns this decision if it denies, otherwise that of the next rule. The reason of a dry-run denial is
@@ -203,22 +225,26 @@ impl AccessRules {
     }
 
     /// Checks the rules that never wait: the IP filter and the rate limit.
-    pub(super) fn check_client(&self, client: IpAddr) -> AccessDecision {
+    pub(super) fn check_client(&self, client: IpAddr, recorder: Option<&Recorder>) -> AccessDecision {
         if self.ip_access.is_none() && self.rate_limit.is_none() {
             return AccessDecision::Allow;
         }
         let filters = match (&self.ip_access, self.satisfy, &self.basic_auth) {
             // A client of another network may have a password.
             (None, ..) | (Some(_), Satisfy::Any, Some(_)) => AccessDecision::Allow,
-            (Some(rule), ..) => rule.check(client),
+            (Some(rule), ..) => rule.check(client, recorder),
         };
-        filters.and_then(|| self.rate_limit.as_ref().map_or(AccessDecision::Allow, |rule| rule.check(client)))
+        filters.and_then(|| self.rate_limit.as_ref().map_or(AccessDecision::Allow, |rule| rule.check(client, recorder)))
     }
 
     /// Counts a request that is in progress until its response is sent.
-    fn check_requests_at_once(&self, request: &mut Request) -> AccessDecision {
+    fn check_requests_at_once(&self, request: &mut Request, recorder: Option<&Recorder>) -> AccessDecision {
         let Some(limiter) = &self.requests_at_once else { return AccessDecision::Allow };
-        match limiter.admit(request.client()) {
+        let admission = match recorder {
+            None => limiter.admit(request.client()),
+            Some(_) => limiter.would_admit(request.client()),
+        };
+        let decision = match admission {
             Admission::Serve(permit) => {
                 hold_until_sent(request, permit);
                 AccessDecision::Allow
@@ -231,21 +257,30 @@ impl AccessRules {
                 let response = Response::error(StatusCode::TOO_MANY_REQUESTS).field("retry-after", "1");
                 AccessDecision::Deny(response.log_reason("too many requests of this client at once"))
             }
-        }
+        };
+        decision.record(recorder, REQUESTS_AT_ONCE, || "the client has fewer requests in progress".to_owned());
+        decision
     }
 
     /// Authenticates the user. Runs last.
-    pub(super) async fn check_user(&self, request: &mut Request, verifier: &Verifier) -> AccessDecision {
-        let at_once = self.check_requests_at_once(request);
+    pub(super) async fn check_user(
+        &self,
+        request: &mut Request,
+        verifier: &Verifier,
+        recorder: Option<&Recorder>,
+    ) -> AccessDecision {
+        let at_once = self.check_requests_at_once(request, recorder);
         if matches!(at_once, AccessDecision::Deny(_)) {
             return at_once;
         }
         let user = match &self.basic_auth {
             Some(rule) => match &self.ip_access {
                 Some(filter) if self.satisfy == Satisfy::Any && filter.allows(request.client()) => {
-                    AccessDecision::Allow
+                    let decision = AccessDecision::Allow;
+                    decision.record(recorder, "satisfy", || "the network of the client is allowed".to_owned());
+                    decision
                 }
-                _ => rule.check(request, verifier).await,
+                _ => rule.check(request, verifier, recorder).await,
             },
             None => AccessDecision::Allow,
         };

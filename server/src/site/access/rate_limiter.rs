@@ -10,6 +10,7 @@
 
 use super::{AccessDecision, DenialCounter, RuleMode};
 use crate::site::network::client_key;
+use crate::site::recorder::Recorder;
 use selvedge::{Response, StatusCode};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -110,10 +111,23 @@ impl RateLimiter {
         &self.denials
     }
 
-    pub(super) fn check(&self, client: IpAddr) -> AccessDecision {
-        let Err(wait) = self.take_token(client, self.started.elapsed()) else { return AccessDecision::Allow };
+    pub(super) fn check(&self, client: IpAddr, recorder: Option<&Recorder>) -> AccessDecision {
+        let taken = match recorder {
+            None => self.take_token(client, self.started.elapsed()),
+            Some(_) => self.time_to_token(&client_key(client)).map_or(Ok(()), Err),
+        };
+        let decision = match taken {
+            Ok(()) => AccessDecision::Allow,
+            Err(wait) => self.deny(wait, recorder),
+        };
+        decision.record(recorder, "rate-limit", || "the client is within its rate".to_owned());
+        decision
+    }
+
+    /// Refuses a request of a client that has to wait.
+    fn deny(&self, wait: Duration, recorder: Option<&Recorder>) -> AccessDecision {
         const DRY_RUN_REASON: &str = "the client exceeds its rate limit (dry run)";
-        AccessDecision::denied(self.mode, &self.denials, DRY_RUN_REASON, || {
+        AccessDecision::denied(self.mode, self.denials.unless_recorded(recorder), DRY_RUN_REASON, || {
             let seconds = wait.as_millis().div_ceil(1000).max(1);
             let response =
                 Response::error(StatusCode::TOO_MANY_REQUESTS).log_reason("the client exceeds its rate limit");
@@ -122,7 +136,6 @@ impl RateLimiter {
     }
 
     /// Returns the time until the next token of a key, if it has none. Takes none.
-    #[cfg(feature = "configuration")]
     pub(super) fn time_to_token(&self, key: &impl Hash) -> Option<Duration> {
         let now = self.started.elapsed().as_micros() as u64 & TIME_MASK;
         let (set, tag) = self.place_of(key);

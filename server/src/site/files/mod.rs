@@ -24,6 +24,7 @@ mod response;
 pub(super) mod root;
 
 use super::files_rules::{Compress, Precompressed};
+use super::recorder::Recorder;
 use super::single_flight::SingleFlight;
 pub(super) use allowed_codings::AllowedCodings;
 use cache::FileCache;
@@ -58,6 +59,8 @@ pub(super) struct Files {
     disk_reads: SingleFlight<Box<[u8]>, ()>,
     /// Compresses files, if the root is served compressed.
     coder: Option<ContentCoder>,
+    /// Records which paths are looked up, for an explanation.
+    recorder: Option<Recorder>,
 }
 
 impl Files {
@@ -72,7 +75,23 @@ impl Files {
             namespace,
             directories,
             disk_reads: SingleFlight::default(),
+            recorder: None,
         }
+    }
+
+    /// Sets what records which paths are looked up.
+    pub(super) fn with_recorder(self, recorder: Option<Recorder>) -> Self {
+        Self { recorder, ..self }
+    }
+
+    /// Returns what records which paths are looked up.
+    pub(super) fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    /// Returns the directory of the root.
+    pub(super) fn root_path(&self) -> std::path::PathBuf {
+        self.document_root.borrow().root.path().to_owned()
     }
 
     /// Returns the document root. If it is not fresh, reopens its path if another directory is there.

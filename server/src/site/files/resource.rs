@@ -171,6 +171,18 @@ impl Resource {
         &self.identity.content_type
     }
 
+    /// Returns the length of the file in bytes.
+    pub(in crate::site) fn identity_length(&self) -> u64 {
+        self.identity.length
+    }
+
+    /// Returns the codings with a precompressed file, and those in which the server compresses the file.
+    pub(in crate::site) fn codings(&self) -> (Vec<Coding>, Vec<Coding>) {
+        let of =
+            |representations: &[(Coding, Representation)]| representations.iter().map(|(coding, _)| *coding).collect();
+        (of(&self.precompressed), of(&self.encoded))
+    }
+
     /// Returns the reason to log, once.
     pub(super) fn take_log_reason(&self) -> Option<&'static str> {
         self.log_reason.take()

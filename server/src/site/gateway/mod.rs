@@ -31,6 +31,7 @@ pub(in crate::site) use state::GatewayState;
 
 use super::files::Files;
 use super::lookup::FileLookup;
+use super::recorder::{Producer, Recorder, Stage, StepOrigin, Verdict};
 use crate::syntax::absolute_path;
 use after_response::AfterResponse;
 use bytes::Bytes;
@@ -66,6 +67,8 @@ pub(super) struct GatewayRequest<'a> {
     pub(super) scheme: &'a str,
     /// The query of a local redirect that led here. The request then has the method GET.
     pub(super) redirected: Option<&'a str>,
+    /// Records the script of a request that is only explained.
+    pub(super) recorder: Option<&'a Recorder>,
 }
 
 /// What becomes of a request.
@@ -91,6 +94,10 @@ pub(super) async fn respond(state: &GatewayState, request: &mut Request, call: G
         let refused = Response::error_with_text(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here");
         return GatewayOutcome::Response(refused);
     }
+    if let Some(recorder) = call.recorder {
+        record_script(recorder, call.rules, &script);
+        return GatewayOutcome::Response(Response::new(StatusCode::OK));
+    }
     let Some(at_work) = call.rules.load.begin() else {
         let busy = Response::error(StatusCode::SERVICE_UNAVAILABLE).field("retry-after", "1");
         return GatewayOutcome::Response(busy.log_reason("too many requests of the route are at work"));
@@ -104,6 +111,28 @@ pub(super) async fn respond(state: &GatewayState, request: &mut Request, call: G
             GatewayOutcome::Response(error.response())
         }
     }
+}
+
+/// Records which script would run.
+fn record_script(recorder: &Recorder, rules: &GatewayRules, script: &TargetScript) {
+    let TargetScript { name, path_info, file } = script;
+    let mut text = match file.as_str() {
+        "" => "the application".to_owned(),
+        file => format!("the script {}", file.escape_debug()),
+    };
+    text += &format!(" gets SCRIPT_NAME {} and PATH_INFO {}", quoted(name), quoted(path_info));
+    recorder.step(Stage::Script, Verdict::Yes, StepOrigin::None, text);
+    recorder.step(
+        Stage::Script,
+        Verdict::Yes,
+        StepOrigin::None,
+        format!("{} would run it", runner_name(&rules.runner)),
+    );
+    recorder.set_producer(Producer::Script);
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.escape_debug())
 }
 
 fn runner_name(runner: &ScriptRunner) -> std::rc::Rc<str> {

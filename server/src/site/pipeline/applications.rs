@@ -78,7 +78,12 @@ impl<'t> Pipeline<'t> {
         rules: &ProxyRules,
         prepared: PreparedRequest,
     ) -> (Response, ResponseSource) {
-        match proxy::forward((self.state.proxy(), rules), request, self.client, prepared).await {
+        let worker = (self.state.proxy(), rules);
+        let forwarded = match self.recorder() {
+            None => proxy::forward(worker, request, self.client, prepared).await,
+            Some(recorder) => proxy::explain(worker, request, self.client, prepared, recorder),
+        };
+        match forwarded {
             Forwarded::Received(response) => (response, ResponseSource::Configured),
             Forwarded::Failed(response) => (response, ResponseSource::Generated),
         }
@@ -99,7 +104,8 @@ impl<'t> Pipeline<'t> {
             Some(Scheme::Http) => "http",
             None => scheme_of(request),
         };
-        let call = GatewayRequest { rules, files, path, beneath, scheme, redirected: redirected.as_deref() };
+        let recorder = self.recorder();
+        let call = GatewayRequest { rules, files, path, beneath, scheme, redirected: redirected.as_deref(), recorder };
         let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
         let response = match outcome {
             GatewayOutcome::Response(response) => {
@@ -120,6 +126,7 @@ impl<'t> Pipeline<'t> {
                     self.cache_file(request, route, (&file, fresh_until));
                     let allowed = self.allowed_codings(request, route, (ResponseSource::File, &file));
                     let response = self.state.files(number).respond(request, &file.resource, allowed).await;
+                    self.record_coding(&response);
                     let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
                     return RouteResult::Responded(served);
                 }

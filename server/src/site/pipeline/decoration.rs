@@ -30,16 +30,20 @@ impl<'t> Pipeline<'t> {
                 headers.has_placeholders().then(|| headers.filled(&values()))
             });
             let headers = filled.as_ref().unwrap_or(headers);
-            FieldChanges::of_response(file_fields, headers, &requested, (source, &response, file.as_ref()))
-                .apply(response.fields_mut());
+            let of = (source, &response, file.as_ref());
+            let changes = FieldChanges::of_response(file_fields, headers, &requested, of);
+            self.record_changes(&changes, &response);
+            changes.apply(response.fields_mut());
         }
         // Files have their encoded representations. The fields are the last ones, because they may forbid it.
         let compresses = route.is_some_and(|route| route.compress == Compress::On) && file.is_none();
         if compresses && !self.state.routes.coder.is_too_short(&response) {
             response = Box::pin(self.compress(request, response)).await;
+            self.record_coding(&response);
         }
         if let Some(cors) = route.map_or(rules.cors.as_ref(), |route| route.cors.as_ref()) {
             cors.apply(request, &mut response);
+            self.record_cors(&response);
         }
         match self.dry_run_reason {
             Some(reason) if response.reason().is_none() => response.log_reason(reason),
@@ -68,13 +72,16 @@ impl<'t> Pipeline<'t> {
             return with_problem(request, error);
         };
         if prefers_json(request) {
+            self.record_error_page(None, "the client prefers JSON");
             return with_problem(request, error);
         }
         let found =
             lookup::resolve_path(self.state.files(number), path, request.received_at().since_worker_start).await;
         let Ok((Resolved::File(resource), _)) = found else {
+            self.record_error_page(Some(path), " cannot be read");
             return error.log_reason("cannot read the error page of the site");
         };
+        self.record_error_page(Some(path), " replaces the content of the error");
         let mut page = files::respond_as_error_page(request, &resource, error.status);
         for (name, value) in error.fields().iter().filter(|(name, _)| *name != "content-type") {
             page.append(name, value).expect("a field of a response is valid");

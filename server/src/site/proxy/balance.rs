@@ -92,6 +92,11 @@ impl Turns {
     pub(super) fn next(&self, count: usize, candidate: impl Fn(usize) -> Candidate) -> Option<usize> {
         in_turn(self.0.fetch_add(1, Ordering::Relaxed), count, candidate)
     }
+
+    /// Returns the server of the next turn, and leaves it to the next request.
+    pub(super) fn would_be_next(&self, count: usize, candidate: impl Fn(usize) -> Candidate) -> Option<usize> {
+        in_turn(self.0.load(Ordering::Relaxed), count, candidate)
+    }
 }
 
 /// Returns the server of a turn. Each server has as many slots as its weight, and the turns visit every slot once before

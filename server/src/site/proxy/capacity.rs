@@ -91,6 +91,13 @@ impl Places {
         Some(Entered::Within)
     }
 
+    /// Returns how a request would enter. `None` if the server is full.
+    pub(super) fn would_enter(&self) -> Option<Entered> {
+        let at_work = self.at_work();
+        let is_beyond = self.adaptive_mode == AdaptiveMode::Observe && at_work >= self.adaptive_limit();
+        (at_work < self.limit()).then_some(if is_beyond { Entered::BeyondObserved } else { Entered::Within })
+    }
+
     /// Returns a place.
     pub(super) fn leave(&self) {
         self.at_work.fetch_sub(1, Ordering::SeqCst);

@@ -9,7 +9,7 @@ use super::max_forwards;
 use super::outgoing::{RequestFacts, ServerRequest, UpgradeKind, proxy_header};
 use super::proxy_rules::{ProxyRules, ProxyStatus, RequestBuffering, UrlRewriting};
 use super::rewriting::{self, View};
-use super::upstream::{NoServer, Place, Preference, RetryPermit, count_try};
+use super::upstream::{NoServer, Place, Preference, RetryPermit, Upstream, count_try};
 use super::worker::{ProxyWorker, Target, WorkerGroup};
 use crate::site::headers::ResponseFacts;
 use crate::syntax::RequestValues;
@@ -117,7 +117,7 @@ pub(in crate::site) async fn forward(
 }
 
 /// A request to a server that is built, but not sent.
-pub(in crate::site) struct PreparedRequest(ServerRequest);
+pub(in crate::site) struct PreparedRequest(pub(super) ServerRequest);
 
 /// Builds the request to a server. It does not depend on the server.
 pub(in crate::site) fn prepare<'v>(
@@ -133,6 +133,25 @@ pub(in crate::site) fn prepare<'v>(
         outgoing.add_websocket_key([chooser.random_bits(), chooser.random_bits()]);
     }
     PreparedRequest(outgoing)
+}
+
+/// Refuses a request that has passed this server before.
+//= RFC 9110 §7.6.3: Via is for the avoidance of request loops
+pub(super) fn refuse_loop(outgoing: &ServerRequest) -> Result<(), ForwardFailure> {
+    match outgoing.passage {
+        Passage::Repeated => Err(ForwardFailure::Loop),
+        Passage::First => Ok(()),
+    }
+}
+
+/// Returns the cookie that keeps a client at a server, unless the client has sent it.
+pub(super) fn new_cookie(
+    upstream: &Upstream,
+    preference: Preference,
+    (server, outgoing): (usize, &ServerRequest),
+) -> Option<String> {
+    let sticky = upstream.sticky().filter(|_| preference != Preference::Server(server))?;
+    Some(sticky.set_cookie(server, outgoing.scheme))
 }
 
 /// Returns the content of a request. Short content is received first, if the rules demand it.
@@ -167,10 +186,7 @@ async fn read_ahead_of_unknown_length(bytes_max: usize, body: IncomingBody) -> R
 impl Forwarding<'_> {
     /// Tries servers until one responds, or until the request may not be repeated.
     async fn run(&mut self, request: &Request) -> Result<ServerResponse, ForwardFailure> {
-        //= RFC 9110 §7.6.3: Via is for the avoidance of request loops
-        if self.outgoing.passage == Passage::Repeated {
-            return Err(ForwardFailure::Loop);
-        }
+        refuse_loop(&self.outgoing)?;
         let upstream = &self.rules.upstream;
         let mut last = None;
         loop {
@@ -409,12 +425,8 @@ impl Forwarding<'_> {
             let sent = &self.outgoing.head.authority;
             rewriting::rewrite(fields, View { authorities: [own, sent], prefixes: &self.outgoing.prefixes });
         }
-        if let Some(sticky) = upstream.sticky()
-            && self.preference != Preference::Server(server)
-        {
-            fields
-                .append("set-cookie", sticky.set_cookie(server, self.outgoing.scheme))
-                .expect("the rules are validated");
+        if let Some(cookie) = new_cookie(upstream, self.preference, (server, &self.outgoing)) {
+            fields.append("set-cookie", cookie).expect("the rules are validated");
         }
         let edits = self.outgoing.response_headers.as_ref().unwrap_or(&self.rules.response_headers);
         edits.apply(fields, ResponseFacts::default());

@@ -11,6 +11,7 @@ mod capacity;
 mod checks;
 mod content;
 mod exchange;
+mod explanation;
 mod failure;
 mod failure_history;
 mod health;
@@ -28,6 +29,7 @@ mod worker;
 
 pub(super) use checks::start_checks;
 pub(super) use exchange::{Forwarded, PreparedRequest, forward, prepare};
+pub(super) use explanation::explain;
 pub(super) use outgoing::RequestFacts;
 pub(super) use worker::ProxyWorker;
 

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use choice_effect::{ChoiceEffect, Explain, Forward};
+
 /// A group of servers of one application. It outlives a reload that does not change its rules.
 pub(crate) struct Upstream {
     /// Distinguishes groups of one process, also of earlier configurations.
@@ -257,7 +259,7 @@ impl Upstream {
         chooser: &std::cell::RefCell<Chooser>,
         tried: &[usize],
     ) -> Result<Place, NoServer> {
-        let try_enter = |preference| self.enter(preference, &mut chooser.borrow_mut(), tried);
+        let try_enter = |preference| self.enter(&Forward, preference, &mut chooser.borrow_mut(), tried);
         let own = self.own_server(preference, tried);
         let full_server = if own.map_or(&self.queue, |server| &self.servers[server].queue).is_used() {
             own
@@ -316,17 +318,26 @@ impl Upstream {
     }
 
     /// Takes a place at a server at once.
-    fn enter(&self, preference: Preference, chooser: &mut Chooser, tried: &[usize]) -> Attempt {
+    fn enter(
+        &self,
+        effect: &impl ChoiceEffect,
+        preference: Preference,
+        chooser: &mut Chooser,
+        tried: &[usize],
+    ) -> Attempt {
         let now = self.now();
-        match self.enter_by_health(preference, chooser, (tried, self.health.is_ignored(now), now)) {
+        match self.enter_by_health(effect, preference, chooser, (tried, self.health.is_ignored(now), now)) {
             // One server is out and the others are on trial: any is better than none.
-            Attempt::AllTried if tried.is_empty() => self.enter_by_health(preference, chooser, (tried, true, now)),
+            Attempt::AllTried if tried.is_empty() => {
+                self.enter_by_health(effect, preference, chooser, (tried, true, now))
+            }
             attempt => attempt,
         }
     }
 
     fn enter_by_health(
         &self,
+        effect: &impl ChoiceEffect,
         preference: Preference,
         chooser: &mut Chooser,
         (tried, ignores_health, now): (&[usize], bool, Duration),
@@ -352,14 +363,14 @@ impl Upstream {
         // Another worker can take the last place of a server in between; then the next choice is without it.
         for _ in 0..=count {
             let chosen = match preference {
-                Preference::Server(server) if weight(server) > 0 => match self.servers[server].places.enter() {
+                Preference::Server(server) if weight(server) > 0 => match effect.enter(&self.servers[server].places) {
                     Some(entered) => return Attempt::Entered(server, entered),
                     None => return Attempt::Full(Some(server)),
                 },
                 Preference::LeastLoaded | Preference::Server(_) => {
                     balance::least_loaded(count, candidate, &mut chooser.random)
                 }
-                Preference::NextInTurn => self.turns.next(count, candidate),
+                Preference::NextInTurn => effect.next(&self.turns, count, candidate),
                 Preference::Hash(key) => {
                     let own_weight = |index: usize| match weight_if_free(index) {
                         0 => 0,
@@ -369,7 +380,7 @@ impl Upstream {
                 }
             };
             let Some(server) = chosen else { break };
-            if let Some(entered) = self.servers[server].places.enter() {
+            if let Some(entered) = effect.enter(&self.servers[server].places) {
                 return Attempt::Entered(server, entered);
             }
         }
@@ -444,6 +455,20 @@ impl Upstream {
     }
 }
 
+/// Returns the server of a group that a request would get now. Nothing changes.
+pub(super) fn would_choose(
+    upstream: &Upstream,
+    preference: Preference,
+    chooser: &mut Chooser,
+) -> Result<usize, NoServer> {
+    match upstream.enter(&Explain, preference, chooser, &[]) {
+        Attempt::Entered(server, _) => Ok(server),
+        Attempt::Full(_) => Err(NoServer::Full(NoPlace::QueueFull)),
+        Attempt::AllTried => Err(upstream.no_server()),
+    }
+}
+
+mod choice_effect;
 mod event;
 mod status;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "configuration")]
 mod access;
+mod explanations;
 mod fields;
 mod file_cache;
 mod files;

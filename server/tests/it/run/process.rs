@@ -45,7 +45,8 @@ fn a_command_finds_the_server_by_its_configuration_and_reports_the_result() {
     folder.configure(&format!("{}site \"b\" {{ route \"/*\" {{ deny; }}; }}\n", site("two")));
     let done = command(&folder, &["reload"]);
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
-    assert_eq!(done.out.lines().skip(1).collect::<Vec<_>>(), ["new: site b", "changed: site *"], "{}", done.out);
+    let changes: Vec<_> = done.out.lines().skip(1).filter(|line| !line.starts_with(' ')).collect();
+    assert_eq!(changes, ["new: site b", "changed: site *"], "{}", done.out);
     assert_eq!(get(&program, "a", "/").text(), "two");
     folder.configure("sit \"b\" { }");
     let refused = command(&folder, &["reload"]);

@@ -186,3 +186,19 @@ async fn repetitions_are_permitted_by_the_requests_at_work() {
     }
     assert_eq!((0..50).map_while(|_| upstream.permit_retry()).collect::<Vec<_>>().len(), 20);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_choice_that_is_only_explained_changes_nothing() {
+    let (upstream, chooser) = (group(3, 1), chooser());
+    let mut places = Vec::new();
+    for _ in 0..3 {
+        let explained = |_| would_choose(&upstream, Preference::NextInTurn, &mut chooser.borrow_mut()).unwrap();
+        let servers: Vec<_> = (0..5).map(explained).collect();
+        let place = upstream.place(Preference::NextInTurn, &chooser, &[]).await.unwrap();
+        assert_eq!(servers, [place.server; 5], "each is the one that the next request gets");
+        places.push(place);
+    }
+    let full = would_choose(&upstream, Preference::NextInTurn, &mut chooser.borrow_mut());
+    assert_eq!(full, Err(NoServer::Full(NoPlace::QueueFull)));
+    assert!(upstream.servers.iter().all(|server| server.places.at_work() == 1));
+}

@@ -1,5 +1,9 @@
 //! The differences between two configurations, in words.
 
+mod details;
+
+pub(crate) use details::details;
+
 use crate::config::model::{Settings, Site, Upstream};
 use crate::process::ListenAddress;
 use std::collections::HashMap;
@@ -132,5 +136,38 @@ mod tests {
         assert_eq!(between(&plain, &http2), ["changed: listen 127.0.0.1:80"]);
         assert_eq!(between(&second, &second), [""; 0]);
         assert_eq!(between(&second, &first)[0], "no longer listening on [::1]:0");
+    }
+
+    #[test]
+    fn each_changed_setting_has_its_value_before_and_now() {
+        let first = settings(
+            "listen \"127.0.0.1:80\"\nupstream \"u\" { server \"http://a.internal\"; }\n\
+             site \"a\" {\nip-access { deny \"192.0.2.1\"; }\n\
+             basic-auth { user \"ann\" \"$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\"; }\n\
+             route \"/a\" { redirect \"/b\" status=301; }\nroute \"/x\" { deny; }\nroute \"/p/*\" { proxy \"u\"; }\n}\n",
+        );
+        let second = settings(
+            "listen \"127.0.0.1:80\" http2=#true\nlimits { fields-max 50; }\n\
+             upstream \"u\" { server \"http://a.internal\"; balance round-robin; }\n\
+             site \"a\" {\nip-access { deny \"192.0.2.2\"; }\n\
+             basic-auth { user \"bob\" \"$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\"; }\n\
+             route \"/p/*\" { proxy \"u\"; }\nroute \"/a\" { redirect \"/c\" status=302; }\n\
+             route \"/n\" { when { method \"PUT\"; }; respond 204; }\n}\n",
+        );
+        let lines = details(&first, &second);
+        let expected = [
+            "now listen \"127.0.0.1:80\" http2=#true, before listen \"127.0.0.1:80\"",
+            "limits: now fields-max 50, before fields-max 100",
+            "upstream u: now balance round-robin, before balance least-loaded",
+            "site a: now ip-access status=403 { deny \"192.0.2.2/32\" }, before ip-access status=403 { deny \"192.0.2.1/32\" }",
+            "site a: now basic-auth realm=\"restricted\" wrong-max=20 wrong-time=\"10m\", before basic-auth \
+             realm=\"restricted\" wrong-max=20 wrong-time=\"10m\"",
+            "site a: route \"/a\": now redirect \"/c\" status=302, before redirect \"/b\" status=301",
+            "site a: new: route \"/n\" when { method \"PUT\" }: respond 204 content-type=\"text/plain; charset=utf-8\"",
+            "site a: removed: route \"/x\": deny status=403",
+            "site a: the order of routes has changed, and the first match decides",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(details(&second, &second), [""; 0]);
     }
 }

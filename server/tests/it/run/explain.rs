@@ -1,0 +1,269 @@
+//! `selvedge explain`, expectations, and `selvedge check --diff`.
+
+use crate::support::backend::Backend;
+use crate::support::configured::{Folder, get, request};
+use crate::support::program::{Exit, run_to_exit, selvedge_command};
+use serde_json::Value;
+
+/// Runs a command with words in front of the configuration of a folder.
+fn command(folder: &Folder, words: &[&str]) -> Exit {
+    run_to_exit(selvedge_command().args(words).arg("--config").arg(folder.path("selvedge.kdl")))
+}
+
+/// Explains a request by the file, and returns the lines without the first two, which name the request and the file.
+fn explained(folder: &Folder, words: &[&str]) -> String {
+    let done = command(folder, &[&["explain"], words].concat());
+    assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{done:?}");
+    let source = format!("by {}", folder.path("selvedge.kdl").display());
+    assert_eq!(done.out.lines().nth(1), Some(source.as_str()), "{}", done.out);
+    done.out.lines().skip(2).map(|line| format!("{line}\n")).collect()
+}
+
+/// Compares lines, in which `ROOT` stands for the folder of a site.
+fn assert_explained(folder: &Folder, words: &[&str], expected: &str) {
+    let root = folder.path("site").display().to_string();
+    assert_eq!(explained(folder, words).replace(&root, "ROOT"), expected, "{words:?}");
+}
+
+const SITES: &str = "\
+listen \"127.0.0.1:80\"
+site \"a.example\" \"*.b.example\" {
+    root \"site\"
+    ip-access { deny \"192.0.2.0/24\"; }
+    header \"X-Site\" \"a\"
+    error-page 404 \"/404.html\"
+    route \"/old/*\" {
+        when { method \"POST\"; }
+        deny
+    }
+    route \"/old/*\" {
+        header \"X-Host\" \"{host}\"
+        redirect \"/new/*\" status=301
+    }
+    route \"/short\" { rewrite \"/page.html\"; }
+    route \"/hidden/*\" { ip-access { deny \"127.0.0.0/8\"; }; deny status=410; }
+    route \"/quiet\" { log #false; respond 204; }
+}
+";
+
+fn sites() -> Folder {
+    let folder = Folder::new(SITES);
+    folder.write("site/page.html", "a page");
+    folder.write("site/404.html", "not here");
+    folder
+}
+
+#[test]
+fn each_step_has_the_place_of_its_setting() {
+    let folder = sites();
+    let expected = "\
++ listener 127.0.0.1:80 without TLS (selvedge.kdl:3)
++ site     a.example: the host is a name of the site (selvedge.kdl:4)
+- route    /old/*: the path matches, but not the condition `method \"POST\"` (selvedge.kdl:10)
++ route    /old/*: the path /old/x matches (selvedge.kdl:13)
++ access   ip-access: no rule has the network of 127.0.0.1, so it is allowed (selvedge.kdl:6)
++ action   redirect to /new/x?q=1 with status 301 (selvedge.kdl:15)
++ field    X-Site is a (selvedge.kdl:7)
++ field    X-Host is a.example (selvedge.kdl:14)
+= 301 Moved Permanently
+  content-type: text/html; charset=utf-8
+  location: /new/x?q=1
+  x-site: a
+  x-host: a.example
+";
+    assert_explained(&folder, &["http://a.example/old/x?q=1"], expected);
+    let expected = "\
++ listener 127.0.0.1:80 without TLS (selvedge.kdl:3)
++ site     *.b.example: the wildcard is the longest that the host matches (selvedge.kdl:4)
++ route    /old/*: the path /old/x matches, and all conditions (selvedge.kdl:9)
+! access   ip-access: a rule has the network of 192.0.2.7, so it is denied: 403 (selvedge.kdl:6)
++ field    X-Site is a (selvedge.kdl:7)
+= 403 Forbidden: the client's network is not allowed
+  content-type: text/html; charset=utf-8
+  x-site: a
+";
+    let words = ["http://x.b.example/old/x", "-X", "POST", "--client", "192.0.2.7"];
+    assert_explained(&folder, &words, expected);
+}
+
+#[test]
+fn files_rewrites_and_error_pages_are_explained() {
+    let folder = sites();
+    let lines = explained(&folder, &["http://a.example/short"]);
+    for expected in [
+        "+ action   rewrite to /page.html, whose route is looked for (selvedge.kdl:17)\n",
+        "+ route    /*: the path /page.html matches (selvedge.kdl:5)\n",
+        "+ action   files beneath ",
+        "/page.html beneath ",
+        ": 6 bytes, text/html; charset=utf-8\n",
+        "+ file     the file /page.html (selvedge.kdl:5)\n",
+        "= 200 OK\n",
+    ] {
+        assert!(lines.contains(expected), "missing: {expected}\n{lines}");
+    }
+    let lines = explained(&folder, &["http://a.example/none"]);
+    for expected in [
+        "- file     /none beneath ",
+        ": no file, or a hidden one\n",
+        "- file     no file (selvedge.kdl:5)\n",
+        "+ content  the page /404.html replaces the content of the error (selvedge.kdl:8)\n",
+        "= 404 Not Found\n",
+    ] {
+        assert!(lines.contains(expected), "missing: {expected}\n{lines}");
+    }
+    let lines = explained(&folder, &["http://a.example/quiet"]);
+    assert!(lines.contains("  log      the access log has no line of it (selvedge.kdl:19)\n"), "{lines}");
+    let lines = explained(&folder, &["http://a.example/hidden/x"]);
+    assert!(lines.contains("so it is denied: 403 (selvedge.kdl:18)\n"), "{lines}");
+}
+
+#[test]
+fn hosts_without_a_site_and_invalid_requests_are_explained() {
+    let folder = sites();
+    let lines = explained(&folder, &["http://c.example/"]);
+    assert!(lines.contains("! site     no site has this host name\n= 421 Misdirected Request"), "{lines}");
+    let lines = explained(&folder, &["http://a.example:8080/quiet"]);
+    assert!(lines.starts_with("- listener none at port 8080 without TLS; what follows is as if one were\n"), "{lines}");
+    let lines = explained(&folder, &["https://a.example/"]);
+    let expected =
+        "! tls      the server name a.example: the site a.example has no certificate, so the handshake fails";
+    assert!(lines.contains(expected) && lines.ends_with("= no response\n"), "{lines}");
+    let lines = explained(&folder, &["http://a.example/", "-H", "Host: a b"]);
+    assert!(lines.ends_with("= 400 Bad Request: the host is invalid\n"), "{lines}");
+    for (words, expected) in [
+        (&["explain", "a.example/x"][..], "a URL without a scheme"),
+        (&["explain", "http://a.example/", "-H", "Content-Length: 3"], "only requests without content"),
+        (&["explain", "http://a.example/", "--running"], "cannot reach a server at "),
+    ] {
+        let refused = command(&folder, words);
+        assert!(refused.code == Some(1) && refused.err.contains(expected), "{refused:?}");
+    }
+}
+
+#[test]
+fn the_explanation_is_json_on_request() {
+    let folder = sites();
+    let done = command(&folder, &["explain", "http://a.example/old/x", "--json"]);
+    let json: Value = serde_json::from_str(&done.out).expect("it is JSON");
+    assert_eq!((json["site"].as_str(), json["route"].as_str()), (Some("a.example"), Some("/old/*")));
+    assert_eq!(json["response"]["status"], 301);
+    let action = json["steps"].as_array().unwrap().iter().find(|step| step["stage"] == "action").unwrap();
+    assert_eq!((action["verdict"].as_str(), action["line"].as_u64()), (Some("yes"), Some(15)));
+    assert_eq!(action["file"].as_str(), folder.path("selvedge.kdl").to_str());
+}
+
+#[test]
+fn the_running_server_explains_by_its_configuration_and_nothing_is_sent_or_counted() {
+    let backend = Backend::start();
+    let text = |status: u32| {
+        format!(
+            "log {{ access \"access.log\"; }}\nsite \"a\" {{\n\
+             route \"/app/*\" {{ proxy \"http://{}\"; }}\n\
+             route \"/*\" {{ rate-limit 1 per=\"1h\"; respond {status} \"in\"; }}\n}}\n",
+            backend.address()
+        )
+    };
+    let folder = Folder::new(&text(200));
+    let program = folder.serve();
+    folder.configure(&text(202));
+    for _ in 0..3 {
+        let running = command(&folder, &["explain", "http://a/x", "--running"]);
+        assert_eq!(running.code, Some(0), "{running:?}");
+        let source = format!("by configuration 1 of the running server, {}\n", folder.path("selvedge.kdl").display());
+        assert!(running.out.contains(&source) && running.out.contains("\n= 200 OK\n"), "{}", running.out);
+        assert!(running.out.contains("+ access   rate-limit: the client is within its rate"), "{}", running.out);
+    }
+    assert!(command(&folder, &["explain", "http://a/x"]).out.contains("\n= 202 Accepted\n"));
+    let proxied = command(&folder, &["explain", "http://a/app/x", "--running", "-H", "X-A: 1"]).out;
+    for expected in [
+        format!("+ action   forward to a server of http://{}", backend.address()),
+        format!("+ upstream http://{}: the less loaded one of two", backend.address()),
+        "+ upstream it gets GET /app/x with host a".to_owned(),
+        "= the response of the server that the request is forwarded to".to_owned(),
+    ] {
+        assert!(proxied.contains(&expected), "missing: {expected}\n{proxied}");
+    }
+    assert_eq!(backend.connections(), 0, "no server was contacted");
+    assert_eq!(get(&program, "a", "/x").status, 200, "the token of the rate limit is there");
+    assert_eq!(get(&program, "a", "/x").status, 429);
+    let denied = command(&folder, &["explain", "http://a/x", "--running"]).out;
+    assert!(denied.contains("! access   rate-limit: the client exceeds its rate limit: 429"), "{denied}");
+    let status = command(&folder, &["status", "--json"]).out;
+    let status: Value = serde_json::from_str(&status).expect("it is JSON");
+    assert_eq!(status["requests"]["total"], 2, "{}", status["requests"]);
+    program.stop();
+    assert_eq!(folder.lines("access.log").len(), 2);
+}
+
+const EXPECTING: &str = "\
+site \"a.example\" {
+    route \"/old/*\" { redirect \"/new/*\" status=301; }
+    route \"/*\" { respond 200 \"in\"; header \"X-A\" \"1\"; }
+    expect \"GET /old/x\" status=301 location=\"/new/x\"
+    expect \"/\" content-type=\"text/plain; charset=utf-8\" { header \"x-a\" \"1\"; }
+}
+";
+
+#[test]
+fn an_expectation_that_is_not_met_is_a_problem_with_its_explanation() {
+    let folder = Folder::new(EXPECTING);
+    assert_eq!(command(&folder, &["check"]).code, Some(0), "{:?}", command(&folder, &["check"]));
+    folder.configure(&EXPECTING.replace("/new/*", "/other/*"));
+    let refused = command(&folder, &["check"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    for expected in [
+        "selvedge.kdl:6:5: GET http://a.example/old/x: expected location \"/new/x\", and it is \"/other/x\"\n",
+        "  GET http://a.example/old/x from 127.0.0.1\n",
+        "  + action   redirect to /other/x with status 301 (selvedge.kdl:4)\n",
+        "  = 301 Moved Permanently\n",
+        "\n1 problem\n",
+    ] {
+        assert!(refused.err.contains(expected), "missing: {expected}\n{}", refused.err);
+    }
+    let json = command(&folder, &["check", "--json"]).out;
+    let json: Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(json[0]["line"], 6);
+    assert!(json[0]["details"].as_array().is_some_and(|lines| lines.len() > 3), "{json}");
+}
+
+#[test]
+fn a_reload_that_does_not_meet_an_expectation_changes_nothing() {
+    let folder = Folder::new(EXPECTING);
+    let program = folder.serve();
+    folder.configure(&EXPECTING.replace("status=301;", "status=302;"));
+    let refused = command(&folder, &["reload"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let expected = "GET http://a.example/old/x: expected status 301, and it is 302";
+    assert!(refused.err.contains(expected) && refused.err.contains("  + action   redirect to "), "{}", refused.err);
+    let response = request(&mut program.connect(), "a.example", "GET /old/x", &[]);
+    assert_eq!((response.status, response.field("location")), (301, Some("/new/x")));
+    folder.configure(&EXPECTING.replace("respond 200 \"in\"", "respond 200 \"other\""));
+    let done = command(&folder, &["reload"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(get(&program, "a.example", "/").text(), "other");
+    program.stop();
+}
+
+#[test]
+fn changes_are_named_before_and_after_a_reload() {
+    let folder = Folder::new(EXPECTING);
+    let program = folder.serve();
+    assert_eq!(command(&folder, &["check", "--diff"]).out, "the running server has these settings\n");
+    folder.configure(&format!("limits {{ fields-max 50; }}\n{}", EXPECTING.replace("\"in\"", "\"other\"")));
+    let differences = "\
+changed: limits
+changed: site a.example
+  limits: now fields-max 50, before fields-max 100
+  site a.example: route \"/*\": now respond 200 \"other\" content-type=\"text/plain; charset=utf-8\", \
+before respond 200 \"in\" content-type=\"text/plain; charset=utf-8\"
+";
+    let compared = command(&folder, &["check", "--diff"]);
+    assert_eq!((compared.code, compared.out.as_str()), (Some(0), differences), "{compared:?}");
+    assert_eq!(get(&program, "a.example", "/").text(), "in", "nothing has changed");
+    let reloaded = command(&folder, &["reload"]);
+    let (_, changes) = reloaded.out.split_once('\n').expect("the first line has the number");
+    assert_eq!(changes, differences);
+    program.stop();
+    let absent = command(&folder, &["check", "--diff"]);
+    assert!(absent.code == Some(1) && absent.err.contains("cannot reach a server at "), "{absent:?}");
+}
