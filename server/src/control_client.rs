@@ -61,7 +61,9 @@ pub(crate) fn reply(config: &ConfigArgs, control: Option<&Path>, command: Contro
         (Ok(ControlReply::Refused(text)), _) => Err(text),
         (Err(text), Some(file)) if config::read(&file, &Disk).is_err() => {
             let file = file.display();
-            Err(format!("{text} ({file} has problems, so the server may be elsewhere: `selvedge check`, --control PATH)"))
+            Err(format!(
+                "{text} ({file} has problems, so the server may be elsewhere: `selvedge check`, --control PATH)"
+            ))
         }
         (Err(text), Some(file)) => Err(format!(
             "{text} (the control socket of {}; if `control` has changed since the start of the server, name the earlier \

@@ -169,7 +169,10 @@ impl MetricsData {
     fn write_server(&self, families: &mut Families<'_>) -> fmt::Result {
         families.info(("selvedge_build", "The program."), &[("version", env!("CARGO_PKG_VERSION"))])?;
         families.gauge(
-            ("selvedge_configuration_number", "The number of the configuration in force: one more for each reload and each new process."),
+            (
+                "selvedge_configuration_number",
+                "The number of the configuration in force: one more for each reload and each new process.",
+            ),
             self.configuration,
         )?;
         families.counter(

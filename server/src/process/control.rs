@@ -315,7 +315,8 @@ mod tests {
         };
         serve(UnixListener::bind(&path).unwrap(), until, Arc::default(), execute).unwrap();
         let query = LastQuery { client: Some("::1".to_owned()), count_max: 3, ..LastQuery::default() };
-        let explained = [StatusFormat::Text, StatusFormat::Json].map(|format| ControlCommand::explain(format, &1).unwrap());
+        let explained =
+            [StatusFormat::Text, StatusFormat::Json].map(|format| ControlCommand::explain(format, &1).unwrap());
         let with_arguments = explained.into_iter().chain([ControlCommand::Last(query)]);
         let commands: Vec<_> = ControlCommand::ALL.into_iter().chain(with_arguments).collect();
         for command in commands.clone() {

@@ -2,7 +2,7 @@
 
 use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
 use super::lookup::FoundFile;
-use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
+use super::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
 use crate::syntax::SentFile;
 use selvedge::Response;
 use selvedge::proto::field::Fields;
@@ -112,7 +112,7 @@ impl<'a> FieldChanges<'a> {
     }
 
     /// Records the changes, in the order of [`Self::apply`].
-    pub(super) fn record(&self, fields: &Fields, recorder: &Recorder) {
+    pub(super) fn record(&self, fields: &Fields, recorder: &StepRecorder) {
         if let Some(media_type) = self.media_type_of(fields) {
             let text = format!("content-type is {media_type}");
             recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("content-type"), text);

@@ -1,6 +1,6 @@
 //! The changes that a site makes to response fields, for every status code or for selected responses.
 
-use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
+use super::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
 use crate::syntax::{Pattern, RequestValues, ResponseSelector, SentFile, TextTemplate};
 use selvedge::proto::field::{Fields, InvalidField};
 use selvedge::{Response, StatusCode};
@@ -212,7 +212,7 @@ impl HeaderEdits {
 
 impl HeaderEdits {
     /// Records the changes that apply to a response.
-    pub(super) fn record(&self, fields: &Fields, facts: ResponseFacts<'_>, recorder: &Recorder) {
+    pub(super) fn record(&self, fields: &Fields, facts: ResponseFacts<'_>, recorder: &StepRecorder) {
         let in_parts = is_in_parts(fields);
         for (number, edit) in self.edits.iter().enumerate().filter(|(_, edit)| edit.is_for(in_parts, facts)) {
             let name = &edit.name;

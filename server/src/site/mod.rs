@@ -29,11 +29,11 @@ mod network;
 mod pipeline;
 #[cfg(feature = "configuration")]
 mod proxy;
-mod recorder;
 mod route_table;
 mod service;
 mod single_flight;
 mod site_state;
+mod step_recorder;
 mod step_texts;
 
 #[cfg(all(test, feature = "configuration"))]
@@ -69,9 +69,9 @@ pub(crate) use proxy::{
     ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerCondition, ServerRules,
     ServerStatus, StickyRules, Upstream, UpstreamEvent, UpstreamRules, UrlRewriting, end_checks,
 };
-pub(crate) use recorder::{Producer, Step, StepOrigin, Verdict};
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
+pub(crate) use step_recorder::{Producer, Step, StepOrigin, Verdict};
 
 #[cfg(test)]
 mod tests;

@@ -13,9 +13,9 @@ use super::headers;
 use super::host;
 use super::methods::{SlashRedirect, redirect_to_https};
 use super::pipeline::{ClientAccess, Pipeline};
-use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use super::route_table::{AccessScope, ChallengeResponses, PlainRequests, RouteTable, Site};
 use super::site_state::SiteState;
+use super::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
 use crate::syntax::HostName;
 use bytes::Bytes;
 #[cfg(feature = "configuration")]
@@ -133,7 +133,7 @@ impl SiteService {
     }
 
     /// Processes the request of [`Self::explaining`]. Returns the response, and what was recorded.
-    pub(crate) async fn explain(self, request: &mut Request) -> (Response, Recorder) {
+    pub(crate) async fn explain(self, request: &mut Request) -> (Response, StepRecorder) {
         let recorder = self.state.recorder.clone().unwrap_or_default();
         self.record_site(request, &recorder);
         let response = self.call(request).await;
@@ -141,7 +141,7 @@ impl SiteService {
     }
 
     /// Records the site of a request, and its client.
-    fn record_site(&self, request: &Request, recorder: &Recorder) {
+    fn record_site(&self, request: &Request, recorder: &StepRecorder) {
         let Some((number, site)) = self.state.routes.site_of(request.host()) else {
             recorder.step(Stage::Site, Verdict::Denied, StepOrigin::None, "no site has this host name");
             return;

@@ -9,8 +9,8 @@ use super::listing;
 use super::methods::SlashRedirect;
 #[cfg(feature = "configuration")]
 use super::proxy::{ProxyWorker, start_checks};
-use super::recorder::Recorder;
 use super::route_table::RouteTable;
+use super::step_recorder::StepRecorder;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct SiteState {
     #[cfg(feature = "configuration")]
     pub(super) proxy: Option<Rc<ProxyWorker>>,
     /// Records the decisions on a request that is only explained.
-    pub(super) recorder: Option<Recorder>,
+    pub(super) recorder: Option<StepRecorder>,
 }
 
 impl SiteState {
@@ -47,7 +47,7 @@ impl SiteState {
 
     /// Creates the state for one request that is only explained. No server is checked.
     pub(super) fn recording(routes: Arc<RouteTable>, cache: FileCache) -> Self {
-        Self { recorder: Some(Recorder::default()), ..Self::without_checks(routes, cache) }
+        Self { recorder: Some(StepRecorder::default()), ..Self::without_checks(routes, cache) }
     }
 
     fn without_checks(routes: Arc<RouteTable>, cache: FileCache) -> Self {

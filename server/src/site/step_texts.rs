@@ -6,8 +6,8 @@ use super::files::resolve::Resolved;
 use super::files::{FileError, Files};
 #[cfg(feature = "configuration")]
 use super::gateway::{ScriptRunner, Scripts};
-use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use super::route_table::{Route, RouteLook};
+use super::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
 use crate::syntax::{RequestValues, absolute_path};
 use selvedge::Response;
 use selvedge::proto::encoding::Coding;
@@ -15,7 +15,7 @@ use selvedge::proto::path::SafePath;
 use std::fmt::Display;
 
 /// Records how a route was looked at. One that matches is that of the next steps.
-pub(super) fn record_route(recorder: &Recorder, (number, route): (usize, &Route), (path, look): (&str, RouteLook)) {
+pub(super) fn record_route(recorder: &StepRecorder, (number, route): (usize, &Route), (path, look): (&str, RouteLook)) {
     let pattern = &route.pattern;
     let (verdict, origin, text) = match look {
         RouteLook::OtherPath => (Verdict::No, StepOrigin::Route, format!("{pattern}: the path is another one")),
@@ -71,7 +71,7 @@ fn quoted<T: Display>(values: &[T]) -> String {
 }
 
 /// Records what the action of a route is.
-pub(super) fn record_action<'v>(recorder: &Recorder, route: &Route, values: &impl Fn() -> RequestValues<'v>) {
+pub(super) fn record_action<'v>(recorder: &StepRecorder, route: &Route, values: &impl Fn() -> RequestValues<'v>) {
     let (setting, text) = match &route.action {
         Action::Files(files) => ("files", format!("files beneath {}", files.root.path().display())),
         Action::Redirect(redirect) => {
@@ -103,7 +103,7 @@ pub(super) fn record_action<'v>(recorder: &Recorder, route: &Route, values: &imp
 
 /// Records what a path beneath a root names.
 pub(super) fn record_look_up(
-    recorder: &Recorder,
+    recorder: &StepRecorder,
     (files, path): (&Files, &SafePath),
     resolved: &Result<Resolved, FileError>,
 ) {

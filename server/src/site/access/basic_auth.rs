@@ -5,7 +5,7 @@ use super::live_users::LiveUsers;
 use super::password_cache::{Busy, CheckResult, LoginAttempt, Verifier};
 use super::{AccessDecision, DenialCounter, RuleMode};
 use crate::reasons::{TOO_MANY_WRONG_PASSWORDS, WRONG_PASSWORD, WRONG_PASSWORD_DRY_RUN};
-use crate::site::recorder::Recorder;
+use crate::site::step_recorder::StepRecorder;
 use base64ct::{Base64, Encoding};
 use selvedge::{Request, Response, StatusCode};
 use std::fmt;
@@ -76,7 +76,7 @@ impl BasicAuthenticator {
         &self,
         request: &mut Request,
         verifier: &Verifier,
-        recorder: Option<&Recorder>,
+        recorder: Option<&StepRecorder>,
     ) -> AccessDecision {
         let decision = self.check_credentials(request, verifier, recorder).await;
         decision.record(recorder, "basic-auth", || match request.user() {
@@ -90,7 +90,7 @@ impl BasicAuthenticator {
         &self,
         request: &mut Request,
         verifier: &Verifier,
-        recorder: Option<&Recorder>,
+        recorder: Option<&StepRecorder>,
     ) -> AccessDecision {
         let denials = self.denials.unless_recorded(recorder);
         let Some(credentials) = Credentials::from_request(request) else {
@@ -131,7 +131,7 @@ impl BasicAuthenticator {
     }
 
     /// Refuses an attempt of a client that has to wait.
-    fn slow_down(&self, wait: Duration, recorder: Option<&Recorder>) -> AccessDecision {
+    fn slow_down(&self, wait: Duration, recorder: Option<&StepRecorder>) -> AccessDecision {
         const DRY_RUN_REASON: &str = "too many wrong passwords of this client or for this user (dry run)";
         let denials = self.guesses.denials().unless_recorded(recorder);
         AccessDecision::denied(self.guesses.mode(), denials, DRY_RUN_REASON, || {

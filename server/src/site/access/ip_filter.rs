@@ -2,7 +2,7 @@
 
 use super::{AccessDecision, DenialCounter, RuleMode};
 use crate::site::network::any_contains;
-use crate::site::recorder::{Recorder, Stage, StepOrigin, Verdict};
+use crate::site::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
 use crate::syntax::Network;
 use selvedge::{Response, StatusCode};
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ impl IpFilter {
         self.matching_rule(client).map_or(self.default_permission, |rule| self.rules[rule].0) == Permission::Allow
     }
 
-    pub(super) fn check(&self, client: IpAddr, recorder: Option<&Recorder>) -> AccessDecision {
+    pub(super) fn check(&self, client: IpAddr, recorder: Option<&StepRecorder>) -> AccessDecision {
         if let Some(recorder) = recorder {
             self.record(client, recorder);
         }
@@ -62,7 +62,7 @@ impl IpFilter {
     }
 
     /// Records which rule decides on a client, and how.
-    fn record(&self, client: IpAddr, recorder: &Recorder) {
+    fn record(&self, client: IpAddr, recorder: &StepRecorder) {
         let rule = self.matching_rule(client);
         let (origin, of) = match rule {
             Some(rule) => (StepOrigin::Inner("ip-access", rule), "a rule has the network of"),
@@ -115,7 +115,7 @@ mod tests {
             let dry_run = filter(rules, default_permission, RuleMode::DryRun);
             assert_eq!(matches!(dry_run.check(client, None), AccessDecision::DryRunDenied(_)), !is_allowed);
             assert_eq!(dry_run.denials.get(), u64::from(!is_allowed));
-            let recorder = Recorder::default();
+            let recorder = StepRecorder::default();
             assert_eq!(matches!(enforced.check(client, Some(&recorder)), AccessDecision::Allow), is_allowed);
             assert_eq!(enforced.denials.get(), u64::from(!is_allowed), "an explanation counts nothing");
             assert_eq!(recorder.take().0.len(), 1);

@@ -43,7 +43,7 @@ pub(crate) use users::UserProblem;
 #[cfg(all(test, feature = "configuration"))]
 pub(crate) use users::Users;
 
-use super::recorder::{Recorder, Stage, StepOrigin, Verdict};
+use super::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
 use selvedge::service::{Admission, hold_until_sent};
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
@@ -69,7 +69,7 @@ impl DenialCounter {
     }
 
     /// Returns the counter for a request; `None` for one that is only explained.
-    fn unless_recorded(&self, recorder: Option<&Recorder>) -> Option<&Self> {
+    fn unless_recorded(&self, recorder: Option<&StepRecorder>) -> Option<&Self> {
         recorder.is_none().then_some(self)
     }
 
@@ -150,7 +150,7 @@ impl AccessDecision {
     }
 
     /// Records the decision of a rule in words: of the client if it is allowed, else why not.
-    fn record(&self, recorder: Option<&Recorder>, setting: &'static str, client: impl FnOnce() -> String) {
+    fn record(&self, recorder: Option<&StepRecorder>, setting: &'static str, client: impl FnOnce() -> String) {
         let Some(recorder) = recorder else { return };
         let (verdict, text) = match self {
             Self::Allow => (Verdict::Yes, client()),
@@ -225,7 +225,7 @@ impl AccessRules {
     }
 
     /// Checks the rules that never wait: the IP filter and the rate limit.
-    pub(super) fn check_client(&self, client: IpAddr, recorder: Option<&Recorder>) -> AccessDecision {
+    pub(super) fn check_client(&self, client: IpAddr, recorder: Option<&StepRecorder>) -> AccessDecision {
         if self.ip_access.is_none() && self.rate_limit.is_none() {
             return AccessDecision::Allow;
         }
@@ -238,7 +238,7 @@ impl AccessRules {
     }
 
     /// Counts a request that is in progress until its response is sent.
-    fn check_requests_at_once(&self, request: &mut Request, recorder: Option<&Recorder>) -> AccessDecision {
+    fn check_requests_at_once(&self, request: &mut Request, recorder: Option<&StepRecorder>) -> AccessDecision {
         let Some(limiter) = &self.requests_at_once else { return AccessDecision::Allow };
         let admission = match recorder {
             None => limiter.admit(request.client()),
@@ -267,7 +267,7 @@ impl AccessRules {
         &self,
         request: &mut Request,
         verifier: &Verifier,
-        recorder: Option<&Recorder>,
+        recorder: Option<&StepRecorder>,
     ) -> AccessDecision {
         let at_once = self.check_requests_at_once(request, recorder);
         if matches!(at_once, AccessDecision::Deny(_)) {

@@ -2,7 +2,7 @@
 //! users. The cryptography of password checks is a large part of the build.
 
 use super::AccessDecision;
-use crate::site::recorder::Recorder;
+use crate::site::step_recorder::StepRecorder;
 use selvedge::Request;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl BasicAuthenticator {
         match *self {}
     }
 
-    pub(super) async fn check(&self, _: &mut Request, _: &Verifier, _: Option<&Recorder>) -> AccessDecision {
+    pub(super) async fn check(&self, _: &mut Request, _: &Verifier, _: Option<&StepRecorder>) -> AccessDecision {
         match *self {}
     }
 }

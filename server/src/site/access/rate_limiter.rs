@@ -10,7 +10,7 @@
 
 use super::{AccessDecision, DenialCounter, RuleMode};
 use crate::site::network::client_key;
-use crate::site::recorder::Recorder;
+use crate::site::step_recorder::StepRecorder;
 use selvedge::{Response, StatusCode};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -111,7 +111,7 @@ impl RateLimiter {
         &self.denials
     }
 
-    pub(super) fn check(&self, client: IpAddr, recorder: Option<&Recorder>) -> AccessDecision {
+    pub(super) fn check(&self, client: IpAddr, recorder: Option<&StepRecorder>) -> AccessDecision {
         let taken = match recorder {
             None => self.take_token(client, self.started.elapsed()),
             Some(_) => self.time_to_token(&client_key(client)).map_or(Ok(()), Err),
@@ -125,7 +125,7 @@ impl RateLimiter {
     }
 
     /// Refuses a request of a client that has to wait.
-    fn deny(&self, wait: Duration, recorder: Option<&Recorder>) -> AccessDecision {
+    fn deny(&self, wait: Duration, recorder: Option<&StepRecorder>) -> AccessDecision {
         const DRY_RUN_REASON: &str = "the client exceeds its rate limit (dry run)";
         AccessDecision::denied(self.mode, self.denials.unless_recorded(recorder), DRY_RUN_REASON, || {
             let seconds = wait.as_millis().div_ceil(1000).max(1);

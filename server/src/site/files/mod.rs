@@ -24,8 +24,8 @@ mod response;
 pub(super) mod root;
 
 use super::files_rules::{Compress, Precompressed};
-use super::recorder::Recorder;
 use super::single_flight::SingleFlight;
+use super::step_recorder::StepRecorder;
 pub(super) use allowed_codings::AllowedCodings;
 use cache::FileCache;
 use cache_key::CacheNamespace;
@@ -60,7 +60,7 @@ pub(super) struct Files {
     /// Compresses files, if the root is served compressed.
     coder: Option<ContentCoder>,
     /// Records which paths are looked up, for an explanation.
-    recorder: Option<Recorder>,
+    recorder: Option<StepRecorder>,
 }
 
 impl Files {
@@ -80,12 +80,12 @@ impl Files {
     }
 
     /// Sets what records which paths are looked up.
-    pub(super) fn with_recorder(self, recorder: Option<Recorder>) -> Self {
+    pub(super) fn with_recorder(self, recorder: Option<StepRecorder>) -> Self {
         Self { recorder, ..self }
     }
 
     /// Returns what records which paths are looked up.
-    pub(super) fn recorder(&self) -> Option<&Recorder> {
+    pub(super) fn recorder(&self) -> Option<&StepRecorder> {
         self.recorder.as_ref()
     }
 

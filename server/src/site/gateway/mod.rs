@@ -31,7 +31,7 @@ pub(in crate::site) use state::GatewayState;
 
 use super::files::Files;
 use super::lookup::FileLookup;
-use super::recorder::{Producer, Recorder, Stage, StepOrigin, Verdict};
+use super::step_recorder::{Producer, Stage, StepOrigin, StepRecorder, Verdict};
 use crate::syntax::absolute_path;
 use after_response::AfterResponse;
 use bytes::Bytes;
@@ -68,7 +68,7 @@ pub(super) struct GatewayRequest<'a> {
     /// The query of a local redirect that led here. The request then has the method GET.
     pub(super) redirected: Option<&'a str>,
     /// Records the script of a request that is only explained.
-    pub(super) recorder: Option<&'a Recorder>,
+    pub(super) recorder: Option<&'a StepRecorder>,
 }
 
 /// What becomes of a request.
@@ -114,7 +114,7 @@ pub(super) async fn respond(state: &GatewayState, request: &mut Request, call: G
 }
 
 /// Records which script would run.
-fn record_script(recorder: &Recorder, rules: &GatewayRules, script: &TargetScript) {
+fn record_script(recorder: &StepRecorder, rules: &GatewayRules, script: &TargetScript) {
     let TargetScript { name, path_info, file } = script;
     let mut text = match file.as_str() {
         "" => "the application".to_owned(),

@@ -6,8 +6,8 @@ use crate::site::field_changes::FieldChanges;
 use crate::site::files::FileError;
 use crate::site::files_rules::FilesRules;
 use crate::site::lookup::{FileLookup, FoundBy};
-use crate::site::recorder::{Recorder, Stage, StepOrigin, Verdict};
 use crate::site::route_table::{CacheScope, FoundRoute, Route};
+use crate::site::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
 use crate::site::step_texts;
 use selvedge::proto::path::SafePath;
 use selvedge::service::{Body, LogRule};
@@ -15,7 +15,7 @@ use selvedge::{Request, Response};
 
 impl<'t> Pipeline<'t> {
     /// Returns what records the steps; `None` for a request that is served.
-    pub(super) fn recorder(&self) -> Option<&'t Recorder> {
+    pub(super) fn recorder(&self) -> Option<&'t StepRecorder> {
         self.state.recorder.as_ref()
     }
 
@@ -134,18 +134,18 @@ impl<'t> Pipeline<'t> {
 pub(super) use step_texts::record_action;
 
 /// Records that the users of a site are not checked for a preflight request before its route is known.
-pub(super) fn record_delay(recorder: Option<&Recorder>, rules: &AccessRules) {
+pub(super) fn record_delay(recorder: Option<&StepRecorder>, rules: &AccessRules) {
     let Some(recorder) = recorder.filter(|_| rules.basic_auth.is_some()) else { return };
     recorder.step(
         Stage::Access,
         Verdict::Note,
         StepOrigin::Setting("basic-auth"),
-        "basic-auth: a preflight request has no credentials, so the cors of its route comes first",
+        "basic-auth: a preflight request has no credentials, so the cors of its route decides first",
     );
 }
 
 /// Records that a preflight request gets its response before the access rules.
-pub(super) fn record_preflight(recorder: Option<&Recorder>, route: Option<&Route>) {
+pub(super) fn record_preflight(recorder: Option<&StepRecorder>, route: Option<&Route>) {
     if let Some(recorder) = recorder {
         let of = if route.is_some() { "the route" } else { "the site" };
         recorder.step(

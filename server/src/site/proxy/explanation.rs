@@ -8,7 +8,7 @@ use super::proxy_rules::ProxyRules;
 use super::upstream::{self, NoServer, Preference, ServerCondition};
 use super::wait_queue::NoPlace;
 use super::worker::ProxyWorker;
-use crate::site::recorder::{Producer, Recorder, Stage, StepOrigin, Verdict};
+use crate::site::step_recorder::{Producer, Stage, StepOrigin, StepRecorder, Verdict};
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub(in crate::site) fn explain(
     request: &Request,
     client: IpAddr,
     prepared: PreparedRequest,
-    recorder: &Recorder,
+    recorder: &StepRecorder,
 ) -> Forwarded {
     if let Some(response) = max_forwards::final_response(request) {
         recorder.step(
@@ -72,7 +72,7 @@ pub(in crate::site) fn explain(
 }
 
 /// Records the state of each server.
-fn record_servers(rules: &ProxyRules, recorder: &Recorder) {
+fn record_servers(rules: &ProxyRules, recorder: &StepRecorder) {
     for server in rules.upstream.status().servers {
         let (verdict, condition) = match server.condition {
             ServerCondition::Healthy => (Verdict::Note, "in use".to_owned()),
@@ -96,7 +96,7 @@ fn reason(preference: Preference) -> &'static str {
 }
 
 /// Returns the response if no server takes the request now.
-fn without_server(rules: &ProxyRules, no_server: NoServer, recorder: &Recorder) -> Forwarded {
+fn without_server(rules: &ProxyRules, no_server: NoServer, recorder: &StepRecorder) -> Forwarded {
     let capacity = &rules.upstream.rules().capacity;
     let failure = match no_server {
         NoServer::Full(_) if capacity.queue_max > rules.upstream.status().waiting => {
@@ -113,13 +113,13 @@ fn without_server(rules: &ProxyRules, no_server: NoServer, recorder: &Recorder) 
 }
 
 /// Returns the response if no server gets the request.
-fn refuse(rules: &ProxyRules, failure: ForwardFailure, recorder: &Recorder) -> Forwarded {
+fn refuse(rules: &ProxyRules, failure: ForwardFailure, recorder: &StepRecorder) -> Forwarded {
     recorder.step(Stage::Upstream, Verdict::Denied, StepOrigin::Setting("proxy"), failure.text());
     Forwarded::Failed(failure.response(rules.upstream.rules().capacity.queue_timeout))
 }
 
 /// Records the request to a server, and how its fields differ from those of the client.
-fn record_request(outgoing: &ServerRequest, request: &Request, recorder: &Recorder) {
+fn record_request(outgoing: &ServerRequest, request: &Request, recorder: &StepRecorder) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
     let head = &outgoing.head;
     let line = format!("it gets {} {} with host {}", text(&head.method), text(&head.target), text(&head.authority));

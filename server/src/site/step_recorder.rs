@@ -13,7 +13,7 @@ const ROUTES_MAX: usize = 1024;
 
 /// Records the steps of one request. Clones share the record.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recorder(Rc<Record>);
+pub(crate) struct StepRecorder(Rc<Record>);
 
 #[derive(Debug, Default)]
 struct Record {
@@ -143,7 +143,7 @@ pub(crate) enum StepOrigin {
     Top(&'static str),
 }
 
-impl Recorder {
+impl StepRecorder {
     /// Records a step.
     pub(super) fn step(&self, stage: Stage, verdict: Verdict, origin: StepOrigin, text: impl Into<String>) {
         self.step_of((stage, self.0.route.get()), verdict, origin, text);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn steps_are_bounded() {
-        let recorder = Recorder::default();
+        let recorder = StepRecorder::default();
         for number in 0..ROUTES_MAX + 3 {
             recorder.step(Stage::Route, Verdict::No, StepOrigin::Route, number.to_string());
         }
