@@ -8,7 +8,7 @@ pub(crate) use serve_args::{HeaderArg, ServeArgs, UserArg};
 
 use crate::config::value::{check_forwarded_host, check_server};
 use crate::log::Format;
-use crate::recorder::StatusRange;
+use crate::recorder::{StatusRange, request_id};
 use crate::syntax::{HostName, NameReach, Network, ValueError};
 use clap::builder::BoolishValueParser;
 use clap::builder::styling::{AnsiColor, Styles};
@@ -202,12 +202,12 @@ pub(crate) struct CheckArgs {
 
 /// Runs the request through the code that serves, and prints each step that decides its response, with the file and line of
 /// the setting. Nothing is sent to a server or script, counted or logged. Without `--running`, the configuration is that
-/// of the file.
+/// of the file. With `--request`, `--config` names the file.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// URL of the request, such as https://example.com/path
-    #[arg(value_name = "URL")]
-    pub(crate) url: String,
+    #[arg(value_name = "URL", required_unless_present = "request")]
+    pub(crate) url: Option<String>,
 
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
@@ -216,13 +216,21 @@ pub(crate) struct ExplainArgs {
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
     pub(crate) fields: Vec<(String, String)>,
 
-    /// Method of the request
-    #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
-    pub(crate) method: String,
+    /// Method of the request [default: GET]
+    #[arg(short = 'X', long, value_name = "METHOD")]
+    pub(crate) method: Option<String>,
 
-    /// Address of the client
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
-    pub(crate) client: IpAddr,
+    /// Address of the client [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) client: Option<IpAddr>,
+
+    /// Take method, host, path and client from this request of `selvedge last`, such as 0-4711, instead of a URL
+    #[arg(long, value_name = "ID", value_parser = request_id, conflicts_with = "url")]
+    pub(crate) request: Option<(usize, u64)>,
+
+    /// Read the request from a dump of the flight recorder instead of the running server
+    #[arg(long, value_name = "PATH", requires = "request")]
+    pub(crate) dump: Option<PathBuf>,
 
     /// Server name of the TLS handshake [default: the host of the URL]
     #[arg(long = "tls", value_name = "NAME")]

@@ -40,6 +40,7 @@ struct JsonRecord<'a> {
     completed: String,
     client: String,
     method: &'a str,
+    host: &'a str,
     protocol: Option<&'static str>,
     tls: bool,
     target: &'a str,
@@ -68,6 +69,7 @@ impl<'a> JsonRecord<'a> {
             completed: utc_text(record.completed_micros),
             client: record.client.to_string(),
             method: &record.method,
+            host: &record.host,
             protocol: record.version.map(|version| version.as_str()),
             tls: record.is_tls,
             target: &record.target,
@@ -101,7 +103,7 @@ fn phases(record: &RequestRecord) -> impl Iterator<Item = (&'static str, u32)> {
     all.filter(|(_, micros)| *micros > 0)
 }
 
-/// Writes a request for people: time, status, duration, request, client, site and route, and what else is known.
+/// Writes a request for people: time, identifier, status, duration, request, client, site and route, and what else is known.
 fn write_line(record: &RequestRecord, out: &mut String) {
     let RequestRecord { status, client, site, route, reason, upstream, tries, .. } = record;
     let target = record.target.escape_debug();
@@ -109,9 +111,11 @@ fn write_line(record: &RequestRecord, out: &mut String) {
     let elapsed = time(record.elapsed_micros);
     let method = if record.method.is_empty() { String::new() } else { format!("{} ", record.method) };
     let place = [&**site, &**route].join(" ");
+    let host = if record.host == *site { "" } else { &record.host };
     // Writing to a text cannot fail.
-    let _ = write!(out, "{} {status} {elapsed:>7} {method}{target}{cut} {client}", utc_text(record.completed_micros));
-    for (name, text) in [("", place.trim()), ("", &**reason), ("upstream ", &**upstream)] {
+    let (completed, id) = (utc_text(record.completed_micros), id(record));
+    let _ = write!(out, "{completed} {id} {status} {elapsed:>7} {method}{target}{cut} {client}");
+    for (name, text) in [("host ", host), ("", place.trim()), ("", &**reason), ("upstream ", &**upstream)] {
         if !text.is_empty() {
             let _ = write!(out, ", {name}{text}");
         }

@@ -224,7 +224,8 @@ impl Observer for LogObserver {
         let place = self.counters.as_ref().map_or(0, |counters| counters.count(site, exchange));
         if let Some(recorder) = &self.recorder {
             let completed_at = exchange.completed_at.unwrap_or_else(Instant::now);
-            recorder.record(exchange, place, self.wall_clock.time_of(completed_at));
+            let (completed, _) = self.wall_clock.times_of(completed_at);
+            recorder.record(exchange, place, completed);
         }
         self.append_access_lines(site, exchange);
         self.send_script_messages(exchange);

@@ -28,6 +28,17 @@ pub(crate) struct LastQuery {
     pub(crate) route: Option<String>,
     /// A part of the reason.
     pub(crate) reason: Option<String>,
+    /// The number of the worker, and that of the request among those of the worker.
+    pub(crate) id: Option<(usize, u64)>,
+}
+
+/// Reads what identifies a request in its process: the number of the worker, a hyphen, and that of the request.
+///
+/// # Errors
+/// What to write.
+pub(crate) fn request_id(text: &str) -> Result<(usize, u64), String> {
+    let numbers = text.split_once('-').and_then(|(worker, number)| Some((worker.parse().ok()?, number.parse().ok()?)));
+    numbers.ok_or_else(|| "expected a worker and a number as `selvedge last` prints them, such as 0-4711".to_owned())
 }
 
 impl LastQuery {
@@ -84,6 +95,14 @@ impl FromStr for StatusRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_has_the_numbers_of_its_worker_and_its_own() {
+        assert_eq!(request_id("12-4711"), Ok((12, 4711)));
+        for text in ["", "4711", "-1", "1-", "a-1", "1-2-3", "1-18446744073709551616"] {
+            assert!(request_id(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn statuses_are_a_code_a_class_or_a_range() {

@@ -16,7 +16,7 @@ mod tests;
 mod writer;
 
 pub(crate) use dump::{read_dump, write_dump};
-pub(crate) use filter::{LastQuery, StatusRange};
+pub(crate) use filter::{LastQuery, StatusRange, request_id};
 pub(crate) use layout::RING_BYTES;
 pub(crate) use reader::select;
 pub(crate) use record::RequestRecord;

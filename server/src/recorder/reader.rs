@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Returns the last requests that a query selects, the newest one first; none if the numbers are not those of a recorder.
 pub(crate) fn select(memory: &[AtomicU64], query: &LastQuery) -> Vec<RequestRecord> {
+    if let Some(id) = query.id {
+        return find(memory, id).into_iter().filter(|record| query.selects(record)).take(query.count()).collect();
+    }
     let mut selected = Vec::new();
     for ring in 0..rings(memory) {
         selected.extend(records(memory, ring).filter(|record| query.selects(record)).take(query.count()));
@@ -23,6 +26,13 @@ pub(super) fn rings(memory: &[AtomicU64]) -> usize {
     let rings = usize::try_from(read(HEADER_RINGS)).unwrap_or(usize::MAX);
     let is_known = read(HEADER_FORMAT) == FORMAT && rings <= memory.len();
     if is_known && words_for(rings) == memory.len() { rings } else { 0 }
+}
+
+/// Returns the record of a request; `None` if it is not complete, or was replaced.
+fn find(memory: &[AtomicU64], (ring, number): (usize, u64)) -> Option<RequestRecord> {
+    let is_begun = ring < rings(memory) && number < memory[ring_count(ring)].load(Ordering::Acquire);
+    let numbers = is_begun.then(|| read(memory, ring, number)).flatten()?;
+    Some(RequestRecord::of((ring, number), &numbers, memory))
 }
 
 /// Returns the complete records of a ring, the newest one first.

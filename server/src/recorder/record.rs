@@ -2,16 +2,21 @@
 
 use super::labels::{from_numbers, text_of, to_number};
 use super::layout::RECORD_NUMBERS;
+use selvedge::Request;
 use selvedge::proto::head::Version;
-use selvedge::service::{CacheUse, Exchange, PhaseTimes, RequestPhase, ResponseOutcome, UpstreamFacts, cache_use};
+use selvedge::service::{
+    CacheUse, Exchange, PhaseTimes, RequestPhase, ResponseOutcome, UpstreamFacts, authority, cache_use,
+};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The first number of the target.
 const TARGET: usize = 15;
-/// Longest target in bytes. Longer ones are cut.
+/// Longest target in bytes, with the host before it. Longer ones are cut.
 const TARGET_BYTES_MAX: usize = (RECORD_NUMBERS - TARGET) * 8;
+/// Longest host in bytes that is recorded, so that a part of the path is recorded, too.
+const HOST_BYTES_MAX: usize = 40;
 /// The first of the numbers of the phases, two in each.
 const PHASES: usize = 10;
 const _: () = assert!(PHASES + RequestPhase::ALL.len().div_ceil(2) == TARGET);
@@ -21,12 +26,15 @@ const RESET: u64 = 2;
 const TLS: u64 = 4;
 const CACHED: u64 = 8;
 const TARGET_CUT: u64 = 16;
+const HOST_OMITTED: u64 = 32;
 /// The version of a refused head.
 const NO_VERSION: u64 = Version::ALL.len() as u64;
 
 /// The numbers of the texts of a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RecordLabels {
+pub(super) struct RecordLabels<'a> {
+    /// The first name of the site, which most hosts are.
+    pub(super) site_name: &'a str,
     pub(super) site: u32,
     pub(super) route: u32,
     pub(super) reason: u32,
@@ -42,7 +50,7 @@ pub(super) struct RecordNumbers {
 impl RecordNumbers {
     /// Makes the record of a request that was complete at a time since 1970.
     #[inline]
-    pub(super) fn of(exchange: &Exchange<'_>, labels: RecordLabels, completed: Duration) -> Self {
+    pub(super) fn of(exchange: &Exchange<'_>, labels: RecordLabels<'_>, completed: Duration) -> Self {
         let mut numbers = [0; RECORD_NUMBERS];
         let client = exchange.request.map_or_else(|| exchange.peer.ip(), |request| request.client());
         let client = match client {
@@ -57,6 +65,7 @@ impl RecordNumbers {
             flags |= RESET;
         }
         let (mut version, mut target, mut method) = (NO_VERSION, exchange.request_line, &b""[..]);
+        let mut host = &b""[..];
         if let Some(request) = exchange.request {
             version = request.version() as u64;
             method = request.method_text().as_bytes();
@@ -64,6 +73,7 @@ impl RecordNumbers {
                 b"" => request.target().as_bytes(),
                 path => path,
             };
+            host = host_before(request, labels.site_name, target);
             if request.tls().is_some() {
                 flags |= TLS;
             }
@@ -71,9 +81,21 @@ impl RecordNumbers {
                 flags |= CACHED;
             }
         }
-        if target.len() > TARGET_BYTES_MAX {
+        if host.len() > HOST_BYTES_MAX {
+            flags |= HOST_OMITTED;
+            host = b"";
+        }
+        if host.len() + target.len() > TARGET_BYTES_MAX {
             flags |= TARGET_CUT;
-            target = &target[..TARGET_BYTES_MAX];
+            target = &target[..TARGET_BYTES_MAX - host.len()];
+        }
+        let mut joined;
+        if !host.is_empty() {
+            joined = [0; TARGET_BYTES_MAX];
+            let length = host.len() + target.len();
+            joined[..host.len()].copy_from_slice(host);
+            joined[host.len()..length].copy_from_slice(target);
+            target = &joined[..length];
         }
         let (tries, upstream_status) = exchange.upstream.map_or((0, 0), |record| tries_and_status(&record.facts()));
         numbers[1] = u64::try_from(completed.as_micros()).unwrap_or(u64::MAX);
@@ -97,6 +119,13 @@ impl RecordNumbers {
         }
         Self { numbers, used: TARGET + target.len().div_ceil(8) }
     }
+}
+
+/// Returns the host to record before a path: an empty one if it is the first name of the site.
+fn host_before<'r>(request: &'r Request, site_name: &str, target: &[u8]) -> &'r [u8] {
+    let host = authority(request).unwrap_or_default();
+    let is_site_name = host.eq_ignore_ascii_case(site_name.as_bytes());
+    if is_site_name || !target.starts_with(b"/") { b"" } else { host }
 }
 
 fn tries_and_status(facts: &UpstreamFacts) -> (u64, u64) {
@@ -125,6 +154,8 @@ pub(crate) struct RequestRecord {
     /// `None` for a head that was refused.
     pub(crate) version: Option<Version>,
     pub(crate) method: String,
+    /// The host, with its port if the client has sent one; empty if it is not recorded.
+    pub(crate) host: String,
     /// The path of the target, percent-encoded and cut; the request line of a refused head.
     pub(crate) target: String,
     pub(crate) is_target_cut: bool,
@@ -163,21 +194,31 @@ impl RequestRecord {
             let micros = low(numbers[PHASES + index / 2] >> (32 * (index % 2)));
             phases.set(phase, Duration::from_micros(micros.into()));
         }
+        let version = Version::ALL.get((packed >> 16 & 0xff) as usize).copied();
+        let site = text_of(low(places), memory);
+        let text = from_numbers(numbers[TARGET..].iter().copied(), length);
+        let (host, target) = match text.find('/').filter(|_| version.is_some()) {
+            Some(at @ 1..) => (text[..at].to_owned(), text[at..].to_owned()),
+            // A wildcard is no host.
+            _ if version.is_none() || flags & HOST_OMITTED > 0 || site.starts_with('*') => (String::new(), text),
+            _ => (site.clone(), text),
+        };
         let method_length = method.to_le_bytes().iter().take_while(|byte| **byte != 0).count();
         Self {
             id,
             completed_micros: micros,
             client: IpAddr::V6(client).to_canonical(),
             status: packed as u16,
-            version: Version::ALL.get((packed >> 16 & 0xff) as usize).copied(),
+            version,
             method: from_numbers(std::iter::once(method), method_length),
-            target: from_numbers(numbers[TARGET..].iter().copied(), length),
+            host,
+            target,
             is_target_cut: flags & TARGET_CUT > 0,
             is_aborted: flags & ABORTED > 0,
             is_reset: flags & RESET > 0,
             is_tls: flags & TLS > 0,
             is_cached: flags & CACHED > 0,
-            site: text_of(low(places), memory),
+            site,
             route: text_of(high(places), memory),
             reason: text_of(low(texts), memory),
             upstream: text_of(high(texts), memory),

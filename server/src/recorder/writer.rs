@@ -16,10 +16,18 @@ const KNOWN_MAX: usize = 256;
 #[derive(Clone, Debug)]
 pub(crate) struct RecorderHandle {
     recorder: Arc<Recorder>,
-    /// The numbers of the site and the route, by the place of the route among the counters.
-    places: Arc<[(u32, u32)]>,
+    /// By the place of the route among the counters.
+    places: Arc<[KnownPlace]>,
     reasons: RefCell<Vec<(&'static str, u32)>>,
     upstreams: RefCell<Vec<KnownUpstream>>,
+}
+
+/// A site and a route whose texts have numbers.
+#[derive(Clone, Debug)]
+struct KnownPlace {
+    site_name: Arc<str>,
+    site: u32,
+    route: u32,
 }
 
 /// A server whose text has a number.
@@ -33,15 +41,29 @@ struct KnownUpstream {
 impl RecorderHandle {
     /// Creates a handle for routes with these names of site and route, in the order of their places.
     pub(crate) fn new<'n>(recorder: &Arc<Recorder>, names: impl Iterator<Item = (&'n str, &'n str)>) -> Self {
-        let places = names.map(|(site, route)| (recorder.label(site), recorder.label(route))).collect();
+        let mut site_name: Arc<str> = Arc::from("");
+        let places = names.map(|(site, route)| {
+            // The places of a site follow each other.
+            if *site_name != *site {
+                site_name = site.into();
+            }
+            KnownPlace { site_name: site_name.clone(), site: recorder.label(site), route: recorder.label(route) }
+        });
+        let places = places.collect();
         Self { recorder: recorder.clone(), places, reasons: RefCell::default(), upstreams: RefCell::default() }
     }
 
     /// Records a request of the route at a place, which was complete at a time since 1970.
     pub(crate) fn record(&self, exchange: &Exchange<'_>, place: usize, completed: Duration) {
         let Some(ring) = self.recorder.own_ring() else { return };
-        let (site, route) = self.places.get(place).copied().unwrap_or_default();
-        let mut labels = RecordLabels { site, route, ..RecordLabels::default() };
+        let place = self.places.get(place);
+        let labels = place.map(|KnownPlace { site_name, site, route }| RecordLabels {
+            site_name,
+            site: *site,
+            route: *route,
+            ..RecordLabels::default()
+        });
+        let mut labels = labels.unwrap_or_default();
         if let Some(reason) = reason_of(exchange) {
             labels.reason = self.reason_number(reason);
         }

@@ -111,3 +111,24 @@ fn a_rewrite_is_followed_and_a_second_one_is_not() {
     let (status, steps) = explain(&table, "/a", "127.0.0.1");
     assert_eq!((status, verdicts(&steps, "action").len()), (404, 2));
 }
+
+#[test]
+fn a_route_in_dry_run_mode_counts_no_explanation_and_metrics_are_not_made_for_one() {
+    let counter = Arc::<DenialCounter>::default();
+    let routes = vec![
+        route("/*", Action::DryRunDeny(counter.clone())),
+        route("/m", Action::Metrics(Arc::default())),
+        route("/x", respond_with("in")),
+    ];
+    let table = Arc::new(RouteTable::new(vec![site("a", routes)]).unwrap());
+    for (path, looks) in
+        [("/m", &[Verdict::DryRun, Verdict::Yes][..]), ("/x", &[Verdict::DryRun, Verdict::No, Verdict::Yes])]
+    {
+        let (status, steps) = explain(&table, path, "127.0.0.1");
+        // Nothing provides metrics here, so a request that is served gets 503.
+        assert_eq!((status, verdicts(&steps, "route")), (200, looks.to_vec()), "{steps:?}");
+    }
+    assert_eq!(counter.get(), 0);
+    let served = run_to_end(async { SiteService::new(table, 1).call(&mut get("/m", "127.0.0.1")).await.status.code() });
+    assert_eq!((served.unwrap(), counter.get()), (503, 1));
+}

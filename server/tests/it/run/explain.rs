@@ -3,6 +3,7 @@
 use crate::support::backend::Backend;
 use crate::support::configured::{Folder, get, request};
 use crate::support::program::{Exit, run_to_exit, selvedge_command};
+use crate::support::wait::wait_until;
 use serde_json::Value;
 
 /// Runs a command with words in front of the configuration of a folder.
@@ -193,6 +194,107 @@ fn the_running_server_explains_by_its_configuration_and_nothing_is_sent_or_count
     assert_eq!(status["requests"]["total"], 2, "{}", status["requests"]);
     program.stop();
     assert_eq!(folder.lines("access.log").len(), 2);
+}
+
+#[test]
+fn loops_and_cookies_of_a_proxy_and_preflight_requests_are_explained() {
+    let backend = Backend::start();
+    let folder = Folder::new(&format!(
+        "upstream \"u\" {{ server \"http://{}\"; balance \"sticky\" cookie=\"server\"; }}\n\
+         site \"a\" {{\n\
+         route \"/app/*\" {{ proxy \"u\"; }}\n}}\n\
+         site \"c\" {{\n\
+         basic-auth {{ user \"ann\" \"$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\"; }}\n\
+         route \"/*\" {{ cors \"https://b.example\"; respond 200; }}\n}}\n",
+        backend.address()
+    ));
+    let program = folder.serve();
+    let explained = |words: &[&str]| {
+        let done = command(&folder, &[&["explain", "--running"], words].concat());
+        assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{done:?}");
+        done.out
+    };
+    let forwarded = explained(&["http://a/app/x"]);
+    let field = |name: &str| {
+        let begin = format!("it gets {name}: ");
+        let line = forwarded.lines().find_map(|line| line.split_once(&begin));
+        line.and_then(|(_, value)| value.split(" (").next()).unwrap_or_else(|| panic!("no {name}\n{forwarded}"))
+    };
+    let cookie = forwarded.lines().find_map(|line| line.split_once("the response gets set-cookie: "));
+    let (_, cookie) = cookie.unwrap_or_else(|| panic!("no cookie\n{forwarded}"));
+    let cookie = cookie.split(';').next().unwrap_or_default();
+    let known = explained(&["http://a/app/x", "-H", &format!("Cookie: {cookie}")]);
+    assert!(known.contains("the one that the cookie names") && !known.contains("set-cookie"), "{known}");
+    let circle = explained(&["http://a/app/x", "-H", &format!("Via: {}", field("via"))]);
+    let expected = "! upstream a loop: the request has passed this server before (selvedge.kdl:5)\n";
+    assert!(circle.contains(expected) && circle.contains("\n= 508 Loop Detected"), "{circle}");
+    assert_eq!(backend.connections(), 0, "no server was contacted");
+    let words = ["http://c/x", "-X", "OPTIONS", "-H", "Access-Control-Request-Method: GET"];
+    let preflight = explained(&[&words[..], &["-H", "Origin: https://b.example"]].concat());
+    let expected =
+        "  access   basic-auth: a preflight request has no credentials, so the cors of its route decides first";
+    assert!(preflight.contains(expected) && preflight.contains("\n= 204 No Content\n"), "{preflight}");
+    program.stop();
+}
+
+/// Waits until the program has recorded its only request, and returns the identifier.
+fn recorded(folder: &Folder) -> String {
+    wait_until("the request is recorded", || {
+        let last = command(folder, &["last", "--json"]).out;
+        let record: Value = serde_json::from_str(last.lines().next()?).expect("it is JSON");
+        Some(record["id"].as_str().expect("it is a text").to_owned())
+    })
+}
+
+#[test]
+fn a_request_of_the_flight_recorder_is_explained_and_no_explanation_is_recorded() {
+    let folder = Folder::new(
+        "site \"a.example\" \"b.example\" {\n\
+         route \"/x\" { deny dry-run=#true; }\n\
+         route \"/m\" { metrics; }\n\
+         route \"/*\" { ip-access { deny \"127.0.0.0/8\"; }; respond 200 \"in\"; }\n}\n",
+    );
+    let program = folder.serve();
+    assert_eq!(request(&mut program.connect(), "b.example:8080", "POST /x?q=1", &[]).status, 403);
+    let id = recorded(&folder);
+    for (more, source) in [(&[] as &[&str], "by "), (&["--running"], "by configuration 1 of the running server, ")] {
+        let done = command(&folder, &[&["explain", "--request", &id], more].concat());
+        assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{done:?}");
+        for expected in [
+            "POST http://b.example:8080/x from 127.0.0.1\n",
+            source,
+            "~ route    /x: the path matches, and `deny` would refuse the request without `dry-run` (selvedge.kdl:4)\n",
+            "! access   ip-access: a rule has the network of 127.0.0.1, so it is denied: 403 (selvedge.kdl:6)\n",
+            "\n= 403 Forbidden",
+        ] {
+            assert!(done.out.contains(expected), "missing: {expected}\n{}", done.out);
+        }
+        let other =
+            command(&folder, &[&["explain", "--request", &id, "--client", "192.0.2.1", "-X", "GET"], more].concat());
+        let begins = "GET http://b.example:8080/x from 192.0.2.1\n";
+        assert!(other.out.starts_with(begins) && other.out.contains("\n= 200 OK"), "{}", other.out);
+        let metrics = command(&folder, &[&["explain", "http://a.example/m"], more].concat()).out;
+        assert!(
+            metrics.contains("+ action   the metrics of the server") && metrics.contains("\n= 200 OK\n"),
+            "{metrics}"
+        );
+    }
+    assert_eq!(command(&folder, &["last", "--json"]).out.lines().count(), 1, "no explanation is recorded");
+    let metrics = get(&program, "a.example", "/m").text().to_owned();
+    let requests: Vec<_> = metrics.lines().filter(|line| line.starts_with("selvedge_requests_total{")).collect();
+    assert_eq!(requests, ["selvedge_requests_total{site=\"a.example\",route=\"/*\",status=\"4xx\"} 1"]);
+    let refusals: Vec<_> =
+        metrics.lines().filter(|line| line.starts_with("selvedge_dry_run_refusals_total{")).collect();
+    assert_eq!(refusals, ["selvedge_dry_run_refusals_total{site=\"a.example\",rule=\"deny\"} 1"]);
+    for (words, expected) in [
+        (["--request", "0-999"], "is not recorded, or later ones have replaced it"),
+        (["--request", "4711"], "expected a worker and a number"),
+        (["--dump", "x"], "--request"),
+    ] {
+        let refused = command(&folder, &[&["explain"], &words[..]].concat());
+        assert!(refused.code != Some(0) && refused.err.contains(expected), "{refused:?}");
+    }
+    program.stop();
 }
 
 const EXPECTING: &str = "\

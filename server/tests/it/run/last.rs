@@ -53,9 +53,12 @@ fn the_last_requests_are_shown_and_selected() {
         assert_eq!(get(&program, host, target).status, status, "{target}");
     }
     let all = records_when(&folder, &[], 4);
-    assert_eq!(targets(&all), [&long[..72], "/app/3", "/x", "/1"], "the newest one is first, without a query");
+    // The host, which is no name of a site, is before the path.
+    let begin = &long[..71];
+    assert_eq!(targets(&all), [begin, "/app/3", "/x", "/1"], "the newest one is first, without a query");
     let [cut, forwarded, denied, plain] = &all[..] else { panic!("four are recorded") };
     assert_eq!((&cut["target_cut"], &cut["site"], &cut["route"]), (&Value::Bool(true), &"".into(), &"".into()));
+    assert_eq!((&cut["host"], &denied["host"]), (&"c".into(), &"b.example".into()));
     assert_eq!(
         (&denied["reason"], &denied["route"], &denied["status"]),
         (&"denied by a route".into(), &"/x".into(), &403.into())
@@ -63,6 +66,7 @@ fn the_last_requests_are_shown_and_selected() {
     for (name, expected) in [
         ("client", Value::from("127.0.0.1")),
         ("method", "GET".into()),
+        ("host", "a.example".into()),
         ("protocol", "HTTP/1.1".into()),
         ("tls", false.into()),
         ("site", "a.example".into()),
@@ -84,11 +88,11 @@ fn the_last_requests_are_shown_and_selected() {
     assert!(forwarded["elapsed_us"].as_u64() >= Some(time("application")), "{forwarded}");
 
     for (options, expected) in [
-        (&["--status", "4xx"][..], &[&long[..72], "/x"][..]),
+        (&["--status", "4xx"][..], &[begin, "/x"][..]),
         (&["--status", "403"], &["/x"]),
         (&["--site", "b.example"], &["/app/3", "/x"]),
         (&["--route", "all"], &["/1"]),
-        (&["--client", "127.0.0.0/8", "-n", "1"], &[&long[..72]]),
+        (&["--client", "127.0.0.0/8", "-n", "1"], &[begin]),
         (&["--client", "::1"], &[]),
         (&["--reason", "denied", "--status", "400-499"], &["/x"]),
         (&["--slower", "1h"], &[]),
