@@ -33,6 +33,7 @@ use selvedge::{Request, Response, StatusCode};
 #[cfg(feature = "configuration")]
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The client of a request, and the decision of the site's access rules if they were checked.
@@ -218,9 +219,7 @@ impl<'t> Pipeline<'t> {
             route.conditions.iter().for_each(|condition| condition.capture(request, &mut captures));
             request_values(request, self.client, &text, captures)
         };
-        if let Some(recorder) = self.recorder() {
-            recording::record_action(recorder, route, &values);
-        }
+        recording::record_action(self.recorder(), route, &values);
         let headers = route.headers.has_placeholders().then(|| route.headers.filled(&values()));
         if headers.is_some() {
             self.cache_scope = CacheScope::None;
@@ -247,13 +246,7 @@ impl<'t> Pipeline<'t> {
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::DryRunDeny(_) => unreachable!("a look-up passes over such a route"),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
-            Action::Metrics(metrics) => {
-                let response = match self.recorder() {
-                    None => Box::pin(metrics.respond(request)).await,
-                    Some(_) => MetricsSlot::explain(request),
-                };
-                routed(response, ResponseSource::Configured)
-            }
+            Action::Metrics(metrics) => routed(self.metrics(metrics, request).await, ResponseSource::Configured),
             #[cfg(feature = "configuration")]
             Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, (path, &text), route) => {
                 routed(Response::error(StatusCode::NOT_FOUND).log_reason(UNLIKE), ResponseSource::Generated)
@@ -279,6 +272,14 @@ impl<'t> Pipeline<'t> {
                 let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files), &values).await;
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
+        }
+    }
+
+    /// Responds with the metrics of the server. For an explanation, none are made.
+    async fn metrics(&self, metrics: &Arc<MetricsSlot>, request: &Request) -> Response {
+        match self.recorder() {
+            None => Box::pin(metrics.respond(request)).await,
+            Some(_) => MetricsSlot::explain(request),
         }
     }
 

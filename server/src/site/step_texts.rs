@@ -71,7 +71,12 @@ fn quoted<T: Display>(values: &[T]) -> String {
 }
 
 /// Records what the action of a route is.
-pub(super) fn record_action<'v>(recorder: &StepRecorder, route: &Route, values: &impl Fn() -> RequestValues<'v>) {
+pub(super) fn record_action<'v>(
+    recorder: Option<&StepRecorder>,
+    route: &Route,
+    values: &impl Fn() -> RequestValues<'v>,
+) {
+    let Some(recorder) = recorder else { return };
     let (setting, text) = match &route.action {
         Action::Files(files) => ("files", format!("files beneath {}", files.root.path().display())),
         Action::Redirect(redirect) => {
