@@ -2,8 +2,11 @@
 
 use super::layout::RECORDS;
 use super::{LastQuery, Recorder, RecorderHandle, RequestRecord, read_dump, select, write_dump};
+use selvedge::detached::DetachedRequest;
 use selvedge::proto::field::Fields;
-use selvedge::proto::{Persistence, StatusCode};
+use selvedge::proto::head::Version;
+use selvedge::proto::limits::MessageLimits;
+use selvedge::proto::{Persistence, RequestLine, StatusCode};
 use selvedge::service::{Exchange, PhaseTimes, RequestPhase, ResponseOutcome, StreamId};
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -12,18 +15,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Records a refused head whose request line, length and times all state one number.
-fn record(handle: &RecorderHandle, number: u32) {
-    let (line, fields) = (format!("line {number}"), Fields::new());
+/// Returns a refused head whose length and times all state one number.
+fn refused<'a>(number: u32, line: &'a str, fields: &'a Fields) -> Exchange<'a> {
     let mut phases = PhaseTimes::default();
     RequestPhase::ALL.iter().for_each(|phase| phases.set(*phase, Duration::from_micros(number.into())));
-    let exchange = Exchange {
+    Exchange {
         peer: ([192, 0, 2, 7], 1).into(),
         stream: StreamId(1),
         request: None,
         request_line: line.as_bytes(),
         status: StatusCode::BAD_REQUEST,
-        fields: &fields,
+        fields,
         head_bytes: 0,
         content_bytes: number.into(),
         outcome: ResponseOutcome::Complete,
@@ -37,8 +39,13 @@ fn record(handle: &RecorderHandle, number: u32) {
         elapsed: Some(Duration::from_micros(number.into())),
         completed_at: None,
         phases,
-    };
-    handle.record(&exchange, 1, Duration::from_micros(number.into()));
+    }
+}
+
+/// Records a refused head whose request line states the number, too.
+fn record(handle: &RecorderHandle, number: u32) {
+    let (line, fields) = (format!("line {number}"), Fields::new());
+    handle.record(&refused(number, &line, &fields), 1, Duration::from_micros(number.into()));
 }
 
 fn handle(recorder: &Arc<Recorder>) -> RecorderHandle {
@@ -125,4 +132,38 @@ fn a_dump_has_the_records_and_a_folder_keeps_four() {
     std::fs::write(folder.join("other"), "text").unwrap();
     assert!(read_dump(&folder.join("other")).is_err());
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Returns the record of a request for a path of a host, by a site with this first name.
+fn recorded(site: &str, host: &str, path: &str) -> RequestRecord {
+    let line = RequestLine { method: b"GET", target: path.as_bytes(), version: Version::Http11 };
+    let fields = vec![(&b"host"[..], host.as_bytes())];
+    let request = DetachedRequest { line, fields, peer: ([192, 0, 2, 7], 1).into(), tls: None };
+    let request = request.build(&MessageLimits::default()).unwrap();
+    let recorder = Arc::new(Recorder::new(1).unwrap());
+    let handle = RecorderHandle::new(&recorder, [(site, "/*")].into_iter());
+    handle.record(&Exchange { request: Some(&request), ..refused(1, "", &Fields::new()) }, 0, Duration::ZERO);
+    let of = |id| select(recorder.numbers(), &LastQuery { id: Some(id), count_max: 1, ..LastQuery::default() });
+    assert!([(0, 1), (1, 0), (0, u64::MAX)].into_iter().all(|other| of(other).is_empty()));
+    of((0, 0)).remove(0)
+}
+
+#[test]
+fn a_host_is_recorded_unless_it_is_the_name_of_the_site() {
+    let (long_host, long_path) = (format!("{}.example", "a".repeat(33)), format!("/{}", "b".repeat(71)));
+    for (site, host, path, expected, is_cut) in [
+        ("a.example", "A.example", "/x/y?q", "a.example /x/y", false),
+        ("a.example", "a.example", &long_path, &format!("a.example {long_path}"), false),
+        ("a.example", "a.example:80", "/x", "a.example:80 /x", false),
+        ("a.example", "[::1]:80", "/", "[::1]:80 /", false),
+        ("*.example", "b.example", "/x", "b.example /x", false),
+        ("", "c", &long_path, &format!("c {}", &long_path[..71]), true),
+        // The path would have less room than the host.
+        ("a.example", &long_host, "/x", " /x", false),
+        ("*", &long_host, "/x", " /x", false),
+    ] {
+        let record = recorded(site, host, path);
+        assert_eq!((format!("{} {}", record.host, record.target).as_str(), record.is_target_cut), (expected, is_cut));
+        assert_eq!((record.site.as_str(), record.method.as_str(), record.status), (site, "GET", 400));
+    }
 }
