@@ -153,7 +153,7 @@ pub(crate) fn start(
     for message in &serving_process.start_info().notes {
         snapshot.logs.log_separately(Level::Error, "Restarted", message.clone());
     }
-    let (workers, lists) = (workers(&snapshot.settings), WatchedLists::of(&configuration));
+    let (workers, lists) = (workers(&snapshot.settings), WatchedLists::of(&configuration, None));
     let remote_control = RemoteEndpoint::bind(&snapshot, serving_process);
     let remote_control = remote_control.map_err(|problem| cannot_listen(vec![problem], &mut configuration))?;
     let metrics_endpoint = MetricsEndpoint::bind(&snapshot, serving_process);
@@ -308,7 +308,7 @@ impl LiveServer {
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
         report_configuration(&self.serving_process, self.snapshot.number);
-        self.lists = WatchedLists::of(&configuration);
+        self.lists = WatchedLists::of(&configuration, Some(&self.lists));
         self.snapshot.apply_automatic_certificates();
         self.snapshot.observe_upstreams();
         if let (Some(remote), Some(host)) = (&self.remote_control, &self.snapshot.control_host) {

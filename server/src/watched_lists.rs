@@ -43,12 +43,13 @@ const ABSENCES_MAX: u32 = 2;
 
 impl WatchedLists {
     /// Begins to watch the lists of a configuration. A list that has changed just now counts as changed at the next look,
-    /// because it may have changed after it was read.
-    pub(crate) fn of(configuration: &Configuration) -> Self {
+    /// because it may have changed after it was read. Of those that were watched before, a removal that was noticed is not
+    /// noticed again.
+    pub(crate) fn of(configuration: &Configuration, before: Option<&Self>) -> Self {
         let now = SystemTime::now();
         let stamp = |list: &PathBuf| stamp_of(list).filter(|stamp| !stamp.changed_recently(now));
-        // The removal of a list was noticed before.
-        let absences = |list: &PathBuf| if list.exists() { 0 } else { ABSENCES_MAX };
+        let absences =
+            |list: &PathBuf| before.and_then(|before| before.lists.get(list)).map_or(0, |list| list.absences);
         let watched = |list: &PathBuf| (list.clone(), WatchedList { stamp: stamp(list), absences: absences(list) });
         let texts = configuration.texts.contents();
         Self {
@@ -120,4 +121,31 @@ fn stamp_of(path: &Path) -> Option<FileStamp> {
     // Not opened, because the file may be a FIFO.
     let is_file = fs::metadata(path).is_ok_and(|facts| facts.is_file());
     is_file.then(|| FileStamp::of(fs::File::open(path).ok()?).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::preflight::Disk;
+
+    #[test]
+    fn a_reload_hides_no_removal_and_repeats_none() {
+        let folder = std::env::temp_dir().join(format!("selvedge-lists-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (file, list) = (folder.join("selvedge.kdl"), folder.join("list.kdl"));
+        let text = "listen \"127.0.0.1:80\"\nsite \"*\" { ip-access { include \"list.kdl\"; }; route \"/*\" { deny status=403; }; }";
+        fs::write(&file, text).unwrap();
+        fs::write(&list, "deny \"127.0.0.1\"\n").unwrap();
+        let configuration = config::read(&file, &Disk).unwrap();
+        let mut lists = WatchedLists::of(&configuration, None);
+        fs::remove_file(&list).unwrap();
+        assert_eq!(lists.take_changes(), []);
+        // Another list has changed.
+        let mut lists = WatchedLists::of(&configuration, Some(&lists));
+        assert_eq!(lists.take_changes(), [ListChange::Removed(list)]);
+        let mut lists = WatchedLists::of(&configuration, Some(&lists));
+        assert_eq!(lists.take_changes(), []);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

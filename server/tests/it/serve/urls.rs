@@ -88,7 +88,8 @@ fn a_directory_without_an_index_has_a_hint() {
     assert!(!program.standard_error().contains("hint"));
     let options = ["-p", "0", "--spa", "--not-found", "lost.html"];
     let program = Program::start(selvedge_command().arg("serve").arg(tree.site()).args(options));
-    for expected in ["no index.html, which `--spa` sends", "no lost.html, so missing files get the page of the server"]
+    for expected in
+        ["no index.html, which `--spa` sends", "no file lost.html, so missing files get the page of the server"]
     {
         wait_until("the hint is printed", || program.standard_error().contains(expected).then_some(()));
     }
