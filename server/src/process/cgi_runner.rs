@@ -292,6 +292,7 @@ fn report(lease: &OwnedFd, end: &ProgramEnd) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::write_program;
     use super::*;
     use crate::process::cgi_programs::CgiRunner;
     use crate::site::{ProgramStart, StartProgram};
@@ -299,7 +300,6 @@ mod tests {
     use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, send, socketpair};
     use std::fs::{self, File};
     use std::io::{Read, Write};
-    use std::os::unix::fs::PermissionsExt;
 
     /// A program that was started for a test, with the test's ends of its streams.
     struct Started {
@@ -336,8 +336,7 @@ mod tests {
         let folder = env::temp_dir().join(format!("selvedge-cgi-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join("sub")).unwrap();
         for (name, text) in programs {
-            fs::write(folder.join(name), text).unwrap();
-            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+            write_program(&folder.join(name), text.as_bytes());
         }
         let (link, end) = Link::pair().unwrap();
         let permitted = Permitted {

@@ -11,3 +11,5 @@ mod replaced;
 mod restarts;
 mod systemd;
 mod upgrades;
+
+pub(super) use program::write_program;

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -212,10 +212,7 @@ impl TestProgram {
         let name = "process::tests::program::program";
         command.args([name, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
         command.env(CONFIGURATION, folder.join("selvedge.kdl")).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = {
-            let _no_writer = lock_executables();
-            command.spawn().unwrap()
-        };
+        let mut child = { command.spawn().unwrap() };
         let (lines, received) = channel();
         let out = child.stdout.take().unwrap();
         thread::spawn(move || {
@@ -297,11 +294,16 @@ impl Drop for TestProgram {
     }
 }
 
-/// Locked while an executable is written or started: a new process briefly has all descriptors, and a file that is
-/// open for writing cannot be executed.
-pub(super) fn lock_executables() -> MutexGuard<'static, ()> {
-    static PROGRAMS: Mutex<()> = Mutex::new(());
-    PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
+/// Writes a program, by a child process. A descriptor of this process could be inherited by a child of another test that
+/// has not begun its program yet, and a program that is open for writing cannot be started.
+pub(in crate::process) fn write_program(path: &Path, content: &[u8]) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "cat > \"$1\" && chmod 755 \"$1\"", "sh"]).arg(path).stdin(Stdio::piped());
+    let mut child = shell.spawn().expect("a shell can be started");
+    let mut input = child.stdin.take().expect("its input is piped");
+    input.write_all(content).expect("the shell reads its input");
+    drop(input);
+    assert!(child.wait().expect("the shell ends").success(), "{} cannot be written", path.display());
 }
 
 /// Creates a folder.

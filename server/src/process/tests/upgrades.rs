@@ -1,12 +1,12 @@
 //! Replacing a serving process by another.
 
-use super::program::{TestProgram, folder, get, is_alive, lock_executables, open_idle_connection, signal, until};
+use super::program::{TestProgram, folder, get, is_alive, open_idle_connection, signal, until, write_program};
 use crate::process::control::call;
 use crate::process::{ControlCommand, ControlReply};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +23,7 @@ fn start() -> (TestProgram, PathBuf) {
 /// Installs a program by a rename.
 fn install(from: &Path, to: &Path) {
     let new = to.with_extension("new");
-    let _no_start = lock_executables();
-    fs::copy(from, &new).unwrap();
+    write_program(&new, &fs::read(from).unwrap());
     fs::rename(&new, to).unwrap();
 }
 
@@ -92,9 +91,7 @@ fn a_new_binary_that_fails_changes_nothing() {
     let address = first.address.unwrap();
     let script = |text: &str| {
         let new = binary.with_extension("new");
-        let _no_start = lock_executables();
-        fs::write(&new, text).unwrap();
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&new, text.as_bytes());
         fs::rename(&new, &binary).unwrap();
     };
     script("#!/bin/sh\nexit 9\n");
@@ -118,10 +115,7 @@ fn only_one_upgrade_runs_and_a_stop_ends_it() {
     let first = program.ready();
     let new = binary.with_extension("new");
     let started = program.folder.join("started");
-    let no_start = lock_executables();
-    fs::write(&new, format!("#!/bin/sh\n: > {}\nexec sleep 100\n", started.display())).unwrap();
-    drop(no_start);
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&new, format!("#!/bin/sh\n: > {}\nexec sleep 100\n", started.display()).as_bytes());
     fs::rename(&new, &binary).unwrap();
     let control = program.control();
     let waits = thread::spawn(move || call(&control, ControlCommand::Upgrade));

@@ -3,7 +3,7 @@
 
 use crate::support::client::{Aborted, Response};
 use crate::support::configured::Folder;
-use crate::support::program::Program;
+use crate::support::program::{Program, write_program};
 use crate::support::script_server::{AfterResponse, Script, ScriptServer, record};
 use crate::support::wait::wait_until;
 use std::io::Write;
@@ -338,9 +338,8 @@ fn programs_can_be_started_after_one_has_ended_or_stopped_its_parent() {
         ("stop", "kill -STOP $PPID; printf 'Content-Type: text/plain\\nContent-Length: 7\\n\\nstopped'"),
         ("work", "printf 'Content-Type: text/plain\\nContent-Length: 4\\n\\nwell'"),
     ] {
-        folder.write(&format!("cgi/{name}"), &format!("#!/bin/sh\n{text}\n"));
-        let file = folder.path(&format!("cgi/{name}"));
-        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).expect("it is a file of this test");
+        folder.write("cgi/.keep", "");
+        write_program(&folder.path(&format!("cgi/{name}")), format!("#!/bin/sh\n{text}\n").as_bytes());
     }
     let program = folder.serve();
     let get = |path: &str| program.connect().request("GET", path, "Connection: close");
@@ -363,13 +362,11 @@ fn the_end_of_the_output_of_a_program_ends_the_response() {
     let site = format!("site \"*\" {{\n    route \"/cgi/*\" {{ cgi \"cgi\"{user}; }}\n}}\n");
     let folder = Folder::new(&format!("log {{ error \"error.log\"; }}\n{site}"));
     let text = "printf 'Content-Type: text/plain\\n\\ndone'; exec 1>&- 2>&-; read -r line < gate; exit 3";
-    folder.write("cgi/after", &format!("#!/bin/sh\n{text}\n"));
+    folder.write("cgi/.keep", "");
+    write_program(&folder.path("cgi/after"), format!("#!/bin/sh\n{text}\n").as_bytes());
     let gate = folder.path("cgi/gate");
     assert!(std::process::Command::new("mkfifo").arg(&gate).status().expect("it is a usual command").success());
-    for (file, mode) in [("cgi/after", 0o755), ("cgi/gate", 0o666)] {
-        let permissions = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(folder.path(file), permissions).expect("it is a file of this test");
-    }
+    std::fs::set_permissions(&gate, std::fs::Permissions::from_mode(0o666)).expect("it is a file of this test");
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).expect("it is a flag of `open`");
     let program = folder.serve();
     for number in 1..=3 {

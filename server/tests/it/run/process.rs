@@ -1,7 +1,7 @@
 //! The processes that serve a configuration: control commands, their end, and their sandbox.
 
 use crate::support::configured::{Folder, get, request};
-use crate::support::program::{Exit, Program, run_to_exit, selvedge_command};
+use crate::support::program::{Exit, Program, run_to_exit, selvedge_command, write_program};
 use crate::support::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -227,7 +227,7 @@ fn a_reload_reads_files_outside_of_the_sandbox() {
 fn an_upgrade_starts_the_new_binary() {
     let folder = Folder::new(&site("in"));
     let binary = folder.path("selvedge");
-    fs::copy(env!("CARGO_BIN_EXE_selvedge"), &binary).expect("a file can be copied");
+    write_program(&binary, &fs::read(env!("CARGO_BIN_EXE_selvedge")).expect("it is there"));
     let program =
         Program::start(std::process::Command::new(&binary).arg("run").arg("--config").arg(folder.path("selvedge.kdl")));
     let first = serving(&program);
@@ -256,8 +256,7 @@ fn name(pid: Pid) -> String {
 
 fn replace(binary: &Path, content: &[u8]) {
     let new = binary.with_extension("new");
-    fs::write(&new, content).expect("the folder is ours");
-    fs::set_permissions(&new, PermissionsExt::from_mode(0o755)).expect("the file is ours");
+    write_program(&new, content);
     fs::rename(&new, binary).expect("the folder is ours");
 }
 

@@ -1,12 +1,11 @@
 //! Where `selvedge serve` listens, what it prints about that, and the browser.
 
-use crate::support::program::{Program, run_to_exit, selvedge_command};
+use crate::support::program::{Program, run_to_exit, selvedge_command, write_program};
 use crate::support::tree::Tree;
 use crate::support::wait::wait_until;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
 fn ready_urls(program: &Program) -> Vec<String> {
@@ -64,8 +63,8 @@ fn the_browser_gets_the_first_url() {
     let tree = Tree::new();
     tree.write("index.html", "home");
     let (browser, opened) = (tree.outside("browser"), tree.outside("opened"));
-    fs::write(&browser, format!("#!/bin/sh\necho \"$1\" > {}.part && mv {0}.part {0}\n", opened.display())).unwrap();
-    fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = format!("#!/bin/sh\necho \"$1\" > {}.part && mv {0}.part {0}\n", opened.display());
+    write_program(&browser, script.as_bytes());
     let mut command = selvedge_command();
     command.arg("serve").arg(tree.site()).args(["-p", "0", "--open"]);
     let program = Program::start(command.env("BROWSER", &browser));

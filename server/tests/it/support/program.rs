@@ -6,8 +6,9 @@ use super::tls::TlsClient;
 use super::tree::Tree;
 use super::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -238,4 +239,16 @@ fn whole_lines(text: &str) -> Vec<String> {
 fn address_of(line: &str) -> SocketAddr {
     let (_, address) = line.rsplit_once("://").expect("the ready line names an address");
     address.strip_suffix('/').and_then(|address| address.parse().ok()).expect("the ready line has a valid address")
+}
+
+/// Writes a program, by a child process. A descriptor of this process could be inherited by a child of another test that
+/// has not begun its program yet, and a program that is open for writing cannot be started.
+pub(crate) fn write_program(path: &Path, content: &[u8]) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "cat > \"$1\" && chmod 755 \"$1\"", "sh"]).arg(path).stdin(Stdio::piped());
+    let mut child = shell.spawn().expect("a shell can be started");
+    let mut input = child.stdin.take().expect("its input is piped");
+    input.write_all(content).expect("the shell reads its input");
+    drop(input);
+    assert!(child.wait().expect("the shell ends").success(), "{} cannot be written", path.display());
 }
