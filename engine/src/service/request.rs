@@ -76,6 +76,8 @@ pub(crate) struct LogInfo {
     pub(crate) cache_use: CacheUse,
     pub(crate) upstream: Option<UpstreamRecord>,
     pub(crate) id: OnceCell<Box<str>>,
+    /// What the application keeps for its observer.
+    pub(crate) note: OnceCell<Rc<dyn Any>>,
     pub(crate) log_rule: LogRule,
     /// The phases that were measured so far.
     pub(crate) phases: PhaseTimes,
@@ -388,6 +390,17 @@ pub fn upstream_of(request: &Request) -> Option<&UpstreamRecord> {
 /// Sets the facts about the server that a request is forwarded to, for the log.
 pub fn set_upstream(request: &mut Request, upstream: UpstreamRecord) {
     request.inner.log_info.upstream = Some(upstream);
+}
+
+/// Returns what [`set_observer_note`] has set.
+pub fn observer_note(request: &Request) -> Option<&Rc<dyn Any>> {
+    request.inner.log_info.note.get()
+}
+
+/// Keeps a value with a request, which the observer of the application finds when the request has finished. Only the first
+/// call has an effect.
+pub fn set_observer_note(request: &Request, note: Rc<dyn Any>) {
+    let _ = request.inner.log_info.note.set(note);
 }
 
 /// Sends an interim response (1xx, except 101) before the response. The client has to use HTTP/1.1 or later.
