@@ -30,7 +30,7 @@ FLOORS = {
     ],
     "server": [
         ["syntax", "reasons", "durations"],
-        ["config", "recorder"],
+        ["config", "recorder", "traces"],
         ["site", "log", "certificates"],
         ["process", "cli"],
         ["compile resolver upstream_log snapshot reload_outcome reload config_diff explanation expectations listeners memory_budget metrics last_requests preflight remote_control root_warnings certificate_warnings certificate_status upstream_status status status_resources watched_lists"],

@@ -18,6 +18,8 @@ mod compile;
 mod config;
 #[cfg(feature = "configuration")]
 mod preflight;
+#[cfg(feature = "configuration")]
+mod traces;
 
 #[cfg(feature = "program")]
 mod certificate_status;

@@ -5,6 +5,7 @@ use crate::config::model::{Action, Driver, Listener, Route, Settings, Site, Swit
 use crate::log::{PENDING_BYTES_MAX, ROUTE_COUNTER_BYTES, queue_bytes_max};
 use crate::recorder::RING_BYTES;
 use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX};
+use crate::traces::QUEUED_BYTES_MAX;
 use selvedge::client::ClientLimits;
 use selvedge::service::OpenFile;
 use selvedge::{ContentCoder, Limits};
@@ -95,6 +96,8 @@ impl MemoryBudget {
             name: "counters of routes",
             bytes_each: ROUTE_COUNTER_BYTES as u64,
         });
+        let of_spans = |_| MemoryTerm { count: 1, name: "queue of spans", bytes_each: QUEUED_BYTES_MAX as u64 };
+        terms.extend(settings.traces.as_ref().map(of_spans));
         let logs = &compiled.logs;
         terms.push(MemoryTerm {
             count: workers * logs.access.len() as u64,

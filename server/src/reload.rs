@@ -145,6 +145,7 @@ pub(crate) fn start(
     let predecessor = Predecessor::Start { state, configuration_before };
     let snapshot = Snapshot::prepare(&mut configuration, predecessor, &Disk, connect)?;
     snapshot.apply_automatic_certificates();
+    snapshot.apply_traces();
     snapshot.observe_upstreams();
     if let Some(warning) = confinement.warning() {
         snapshot.logs.log(Level::Warn, "Sandbox", warning.to_owned());
@@ -310,6 +311,7 @@ impl LiveServer {
         report_configuration(&self.serving_process, self.snapshot.number);
         self.lists = WatchedLists::of(&configuration, Some(&self.lists));
         self.snapshot.apply_automatic_certificates();
+        self.snapshot.apply_traces();
         self.snapshot.observe_upstreams();
         if let (Some(remote), Some(host)) = (&self.remote_control, &self.snapshot.control_host) {
             remote.replace_host(host.clone());
@@ -434,10 +436,12 @@ impl LiveServer {
         self.snapshot.refresh_users();
     }
 
-    /// Logs what has happened to the certificates that the server gets by itself, and to the names of upstream servers.
+    /// Logs what has happened to the certificates that the server gets by itself, to the names of upstream servers, and to
+    /// the export of traces.
     pub(crate) fn log_events(&self) {
         self.snapshot.log_certificate_events();
         self.snapshot.log_name_events();
+        self.snapshot.log_span_events();
     }
 
     /// Returns the state of the certificates that the server gets by itself.

@@ -34,6 +34,9 @@ const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which expiring certificates are logged.
 const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
+/// How long the end of the process waits for the collector of traces.
+const SPANS_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Reply to commands after the end.
 const STOPPED: &str = "the server has stopped";
 
@@ -74,7 +77,7 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     };
     let endpoints = live.endpoint_texts();
     let commands = Arc::new(ServerCommands { live: Mutex::new(Some(live)), handle: running.handle(), recorder });
-    let metrics_slot = state.metrics.clone();
+    let (metrics_slot, exporter) = (state.metrics.clone(), state.exporter.clone());
     if let Err(problem) = serving.start_commands(commands.clone()) {
         return print_refusal(&Refusal::Plain(problem));
     }
@@ -96,6 +99,7 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     report_ready(ready_lines(options, &file, &endpoints), &commands, metrics.as_ref());
     let exit_cause = running.join();
     drop((remote, metrics));
+    exporter.stop(SPANS_TIMEOUT);
     serving.mark_drained();
     if let Some(mut live) = commands.live().take() {
         live.record_counts();

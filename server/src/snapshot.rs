@@ -1,5 +1,7 @@
 //! A configuration with everything that it needs open. It never changes.
 
+mod traces;
+
 use crate::certificate_warnings::validity_warning;
 use crate::certificates::{
     AcmeSettings, CertificateEvent, CertificateFacts, CertificateStatus, ChallengeChoice, ExternalAccount, ReachCheck,
@@ -356,6 +358,10 @@ impl Snapshot {
 
     fn observer(&self) -> LogObserver {
         let observer = LogObserver::new(&self.logs, &self.limits).with_counters(&self.counters, &self.labels);
+        let observer = match self.span_writer() {
+            Some(writer) => observer.with_spans(writer),
+            None => observer,
+        };
         match self.carried.recorder() {
             Some(recorder) => observer.with_recorder(recorder, &self.labels),
             None => observer,

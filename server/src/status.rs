@@ -6,6 +6,7 @@
 use crate::log::{NamedCounts, SiteTotals, Totals};
 use crate::process::StatusFormat;
 use crate::status_resources::{DescriptorStatus, MemoryStatus, Rates, bytes};
+use crate::traces::SpanCounts;
 use crate::upstream_status::GroupStatus;
 use selvedge::ConnectionStats;
 use selvedge::service::Phase;
@@ -43,6 +44,8 @@ pub(crate) struct ServerStatus {
     pub(crate) events: NamedCounts,
     pub(crate) dry_run: Vec<DryRunCount>,
     pub(crate) upstreams: Vec<GroupStatus>,
+    /// `None` if the configuration has no traces.
+    pub(crate) traces: Option<TraceStatus>,
     pub(crate) logs: Vec<LogStatus>,
 }
 
@@ -142,6 +145,19 @@ pub(crate) struct DryRunCount {
     pub(crate) site: Option<String>,
     pub(crate) rule: &'static str,
     pub(crate) count: u64,
+}
+
+/// What became of the spans of this process.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TraceStatus {
+    pub(crate) spans_exported: u64,
+    pub(crate) spans_dropped: u64,
+}
+
+impl TraceStatus {
+    pub(crate) fn of(counts: SpanCounts) -> Self {
+        Self { spans_exported: counts.exported, spans_dropped: counts.dropped }
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -270,6 +286,9 @@ impl Display for ServerStatus {
         let lines: Vec<_> = self.upstreams.iter().flat_map(GroupStatus::lines).collect();
         for (first, line) in with_first(&lines) {
             row(f, first.label("upstreams"), line)?;
+        }
+        if let Some(TraceStatus { spans_exported, spans_dropped }) = self.traces {
+            row(f, "spans", format_args!("{spans_exported} exported, {spans_dropped} dropped"))?;
         }
         for (first, LogStatus { name, lines_lost }) in with_first(&self.logs) {
             row(f, first.label("lines lost"), format_args!("{lines_lost} of {name}"))?;

@@ -18,6 +18,8 @@ use crate::resolver::Resolver;
 use crate::site::{ConnectionLimiter, GuessLimiter, LiveUsers, MetricsSlot, PasswordCache, RateLimiter, Root};
 #[cfg(feature = "program")]
 use crate::site::{GatewayLoad, Upstream, end_checks};
+#[cfg(feature = "program")]
+use crate::traces::SpanExporter;
 use selvedge::ContentCoder;
 #[cfg(feature = "program")]
 use selvedge::service::ResponseLease;
@@ -78,6 +80,9 @@ pub(crate) struct CarriedState {
     /// The flight recorder. A command that does not serve has none.
     #[cfg(feature = "program")]
     pub(super) recorder: Option<Arc<Recorder>>,
+    /// What sends traces. A command that does not serve has none.
+    #[cfg(feature = "program")]
+    pub(super) exporter: Option<Arc<SpanExporter>>,
 }
 
 /// What a serving process has beside its configuration.
@@ -96,6 +101,8 @@ pub(crate) struct ServingState {
     pub(crate) metrics: Arc<MetricsSlot>,
     /// The flight recorder.
     pub(crate) recorder: Option<Arc<Recorder>>,
+    /// What sends traces.
+    pub(crate) exporter: Arc<SpanExporter>,
 }
 
 impl CarriedState {
@@ -117,6 +124,8 @@ impl CarriedState {
             #[cfg(feature = "program")]
             recorder: earlier.recorder.clone(),
             #[cfg(feature = "program")]
+            exporter: earlier.exporter.clone(),
+            #[cfg(feature = "program")]
             earlier_upstreams: earlier.used_upstreams(),
             ..Self::default()
         }
@@ -136,8 +145,9 @@ impl CarriedState {
     /// Creates the state of a server that starts.
     #[cfg(feature = "program")]
     pub(crate) fn serving(state: ServingState) -> Self {
-        let ServingState { automatic, resolver, cgi, cookie_secret, metrics, recorder } = state;
-        Self { automatic: Some(automatic), resolver, cgi, cookie_secret, metrics, recorder, ..Self::default() }
+        let ServingState { automatic, resolver, cgi, cookie_secret, metrics, recorder, exporter } = state;
+        let (automatic, exporter) = (Some(automatic), Some(exporter));
+        Self { automatic, resolver, cgi, cookie_secret, metrics, recorder, exporter, ..Self::default() }
     }
 
     /// Ends the leases of routes that the next configuration has changed or removed. Call it before the replacement.
@@ -206,6 +216,12 @@ impl CarriedState {
     #[cfg(feature = "program")]
     pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
         self.recorder.as_ref()
+    }
+
+    /// Returns what sends traces, if the process serves.
+    #[cfg(feature = "program")]
+    pub(crate) fn exporter(&self) -> Option<&Arc<SpanExporter>> {
+        self.exporter.as_ref()
     }
 
     /// Returns all certificates.

@@ -20,6 +20,8 @@ mod site;
 #[cfg(feature = "program")]
 mod tls;
 #[cfg(feature = "program")]
+mod traces;
+#[cfg(feature = "program")]
 mod upstream;
 #[cfg(feature = "program")]
 mod via_name;
@@ -45,6 +47,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 #[cfg(feature = "program")]
 pub(crate) use tls::{SiteHosts, approval, read_authorities, read_secrets, site_of_handshake};
+#[cfg(feature = "program")]
+pub(crate) use traces::collector;
 
 /// The behaviour of a configuration.
 #[derive(Debug)]
@@ -107,6 +111,8 @@ pub(crate) fn compile(
                 }
                 None => table,
             };
+            #[cfg(feature = "program")]
+            let table = table.with_tracer(traces::tracer(settings, &carried));
             let table = Arc::new(table);
             let open = carried.roots.len();
             #[cfg(feature = "program")]

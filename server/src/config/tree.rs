@@ -137,6 +137,11 @@ impl SpannedValue {
         time
     }
 
+    pub(super) fn ratio(&self) -> f64 {
+        let Value::Ratio(ratio) = self.value else { unreachable!("the table requires a ratio") };
+        ratio
+    }
+
     pub(super) fn text(&self) -> &str {
         let Value::Text(text) = &self.value else { unreachable!("the table requires a text") };
         text

@@ -20,6 +20,7 @@ pub(crate) fn between(before: &Settings, now: &Settings) -> Vec<String> {
         ("acme", before.acme != now.acme),
         ("certificate-folder", before.certificate_folder != now.certificate_folder),
         ("ticket-keys", before.ticket_keys != now.ticket_keys),
+        ("traces", before.traces != now.traces),
         ("trusted-proxies", before.trusted_proxies != now.trusted_proxies),
     ];
     lines.extend(blocks.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| format!("changed: {name}")));

@@ -10,6 +10,7 @@ use super::route_counters::CounterLabels;
 use super::time::WallClock;
 use crate::reasons;
 use crate::recorder::{Recorder, RecorderHandle};
+use crate::traces::{SpanWriter, TraceContext};
 use selvedge::proto::http2::StreamError;
 use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent, TlsInfo, UpstreamRecord, log_rule};
 use selvedge::{Limits, Observer, Reject, Request};
@@ -37,6 +38,8 @@ pub(crate) struct LogObserver {
     counters: Option<CounterHandle>,
     /// The flight recorder.
     recorder: Option<RecorderHandle>,
+    /// What writes spans, if the configuration has traces.
+    spans: Option<SpanWriter>,
 }
 
 /// Pending lines of one access log.
@@ -51,6 +54,7 @@ impl Clone for LogObserver {
         let mut clone = Self::with_queue(self.queue.clone(), self.limits.clone());
         clone.counters = self.counters.clone();
         clone.recorder = self.recorder.clone();
+        clone.spans = self.spans.clone();
         clone
     }
 }
@@ -74,6 +78,13 @@ impl LogObserver {
         self
     }
 
+    /// Returns the observer with traces. The patterns of the writer are in the order of the counters.
+    #[must_use]
+    pub(crate) fn with_spans(mut self, spans: SpanWriter) -> Self {
+        self.spans = Some(spans);
+        self
+    }
+
     fn with_queue(queue: Arc<LogQueues>, limits: Arc<Limits>) -> Self {
         let pending =
             queue.formats().map(|format| PendingLines { format, batch: LineBatch::default() }).collect::<Vec<_>>();
@@ -88,6 +99,7 @@ impl LogObserver {
             limits,
             counters: None,
             recorder: None,
+            spans: None,
         }
     }
 
@@ -99,7 +111,18 @@ impl LogObserver {
         }
     }
 
-    fn append_access_lines(&self, site: u32, exchange: &Exchange<'_>) {
+    /// Writes the spans of a request of the route at a place, if it is to be exported. Returns its trace, if the
+    /// configuration has traces.
+    fn write_spans(&self, exchange: &Exchange<'_>, place: usize) -> Option<TraceContext> {
+        let (spans, request) = (self.spans.as_ref()?, exchange.request?);
+        let context = spans.context_of(request);
+        let completed_at = exchange.completed_at.unwrap_or_else(Instant::now);
+        let (completed, _) = self.wall_clock.times_of(completed_at);
+        spans.finish((exchange, context), place, (completed_at, completed));
+        Some(context)
+    }
+
+    fn append_access_lines(&self, (site, trace): (u32, Option<TraceContext>), exchange: &Exchange<'_>) {
         let site = self.queue.site(site);
         let is_logged = exchange.request.is_none_or(|request| log_rule(request).includes(exchange.status));
         if site.access.is_empty() || !is_logged {
@@ -113,7 +136,7 @@ impl LogObserver {
             if pending.batch.count() == 0 {
                 self.logs_with_lines.borrow_mut().push(log);
             }
-            pending.format.append(exchange, (&site.name, completed), &mut pending.batch.text);
+            pending.format.append(exchange, (&site.name, completed, trace), &mut pending.batch.text);
             pending.batch.end_line(line_time);
             if pending.batch.len() >= BATCH_BYTES {
                 self.send_batch(log, pending);
@@ -216,7 +239,7 @@ fn failure_of(upstream: &UpstreamRecord) -> Option<(&'static str, String)> {
 
 impl Observer for LogObserver {
     fn wants_elapsed(&self) -> bool {
-        self.wants_elapsed || self.counters.is_some() || self.recorder.is_some()
+        self.wants_elapsed || self.counters.is_some() || self.recorder.is_some() || self.spans.is_some()
     }
 
     fn finished(&self, exchange: &Exchange<'_>) {
@@ -227,7 +250,8 @@ impl Observer for LogObserver {
             let (completed, _) = self.wall_clock.times_of(completed_at);
             recorder.record(exchange, place, completed);
         }
-        self.append_access_lines(site, exchange);
+        let trace = self.write_spans(exchange, place);
+        self.append_access_lines((site, trace), exchange);
         self.send_script_messages(exchange);
         // 501 and 505 depend on the request, not on the server.
         let level = if matches!(exchange.status.code(), 500 | 502..=504) { Level::Error } else { Level::Warn };

@@ -3,6 +3,7 @@
 use crate::log::{CounterDetails, RouteSums, Totals};
 use crate::snapshot::{Snapshot, certificate_expiry};
 use crate::status_resources::{DescriptorStatus, MemoryStatus};
+use crate::traces::SpanCounts;
 use crate::upstream_status::GroupStatus;
 use rustix::time::{ClockId, clock_gettime};
 use selvedge::ConnectionStats;
@@ -31,6 +32,8 @@ pub(crate) struct MetricsData {
     pub(super) dry_run: BTreeMap<(Option<String>, &'static str), u64>,
     /// Lines that logs have lost, by the name of the log.
     pub(super) lines_lost: BTreeMap<String, u64>,
+    /// What became of spans, if the configuration has traces.
+    pub(super) spans: Option<SpanCounts>,
 }
 
 /// What of a process does not depend on its configuration.
@@ -71,6 +74,7 @@ impl MetricsData {
             upstreams: used.collect(),
             dry_run,
             lines_lost,
+            spans: snapshot.span_counts(),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::MetricsData;
 use super::families::Families;
 use crate::log::NamedCounts;
 use crate::site::MetricsFormat;
+use crate::traces::SpanCounts;
 use crate::upstream_status::UpstreamServerStatus;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
@@ -166,6 +167,18 @@ impl MetricsData {
         )
     }
 
+    fn write_spans(&self, families: &mut Families<'_>) -> fmt::Result {
+        let Some(SpanCounts { exported, dropped }) = self.spans else { return Ok(()) };
+        families.counter(("selvedge_trace_spans_exported", "Spans that the collector has accepted."), exported)?;
+        families.counter(
+            (
+                "selvedge_trace_spans_dropped",
+                "Spans that were dropped, because the collector was slow, down or refused them.",
+            ),
+            dropped,
+        )
+    }
+
     fn write_server(&self, families: &mut Families<'_>) -> fmt::Result {
         families.info(("selvedge_build", "The program."), &[("version", env!("CARGO_PKG_VERSION"))])?;
         families.gauge(
@@ -196,6 +209,7 @@ impl MetricsData {
             ("selvedge_log_lines_lost", "Lines that a log has lost, because its file or its reader was too slow."),
             self.lines_lost.iter().map(|(name, lost)| ([("log", &**name)], *lost)),
         )?;
+        self.write_spans(families)?;
         families.gauge(
             ("process_start_time_seconds", "Start of the serving process, in seconds since 1970."),
             self.process.started.as_secs_f64(),

@@ -4,7 +4,7 @@
 //! A sandbox cannot be widened. A configuration that needs more needs another process ([`Sandbox::covers`],
 //! [`super::ServingProcess::replace_process`]).
 
-use crate::config::model::{CgiPrograms, Program, Settings};
+use crate::config::model::{CgiPrograms, Program, Settings, Traces};
 use crate::config::{Configuration, MachineRequirementKind};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -270,9 +270,10 @@ pub(crate) enum Coverage {
     TooNarrow,
 }
 
-/// Whether a server of an upstream is verified by the authorities that the system trusts.
+/// Whether a server of an upstream, or the collector of traces, is verified by the authorities that the system trusts.
 fn verifies_by_system(settings: &Settings) -> bool {
     settings.upstreams.iter().any(|upstream| upstream.has_tls() && upstream.tls.authorities.is_none())
+        || settings.traces.as_ref().is_some_and(Traces::has_tls)
 }
 
 /// Returns the folder of the target of a symbolic link, because Landlock checks the target. `None` unless the target

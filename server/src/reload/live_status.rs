@@ -6,7 +6,7 @@ use crate::metrics::{MetricsData, ProcessFacts};
 use crate::process::{all_counts, dump_recorder, hand_over_counts};
 use crate::status::{
     ConfigurationStatus, ConnectionStatus, DryRunCount, LatencyStatus, LogStatus, RequestStatus, SentBytes,
-    ServerStatus, SiteStatus,
+    ServerStatus, SiteStatus, TraceStatus,
 };
 use crate::status_resources::{DescriptorStatus, MemoryStatus};
 use std::time::{Duration, Instant};
@@ -55,6 +55,7 @@ impl LiveServer {
             events: totals.events.clone(),
             dry_run,
             upstreams: self.snapshot.upstream_status(),
+            traces: self.snapshot.span_counts().map(TraceStatus::of),
             logs: losses.map(|(name, lines_lost)| LogStatus { name: name.to_owned(), lines_lost }).collect(),
         }
     }

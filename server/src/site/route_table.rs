@@ -15,6 +15,8 @@ use super::proxy::Upstream;
 use crate::syntax::HostName;
 use crate::syntax::Pattern;
 #[cfg(feature = "configuration")]
+use crate::traces::Tracer;
+#[cfg(feature = "configuration")]
 use selvedge::client::ClientLimits;
 use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::proto::target::Host;
@@ -229,6 +231,9 @@ pub(crate) struct RouteTable {
     pub(super) coder: ContentCoder,
     /// Returns the response to a token of a certificate authority.
     pub(super) challenges: Option<ChallengeResponses>,
+    /// The traces of requests, if the configuration has any.
+    #[cfg(feature = "configuration")]
+    tracer: Option<Arc<Tracer>>,
     /// Whether all sites remove the field Server, so that responses of no site have none, either.
     pub(super) removes_server: bool,
 }
@@ -401,6 +406,8 @@ impl RouteTable {
             has_applications: table.iter().flat_map(|site| &site.rules.routes).any(Route::has_application),
             #[cfg(feature = "configuration")]
             client_limits: ClientLimits::default(),
+            #[cfg(feature = "configuration")]
+            tracer: None,
             removes_server: !table.is_empty() && table.iter().all(|site| site.rules.headers.removes_server()),
             sites: table,
             document_roots,
@@ -430,6 +437,18 @@ impl RouteTable {
     #[cfg(feature = "program")]
     pub(crate) fn with_challenges(self, path: &'static str, respond: Arc<RespondToToken>) -> Self {
         Self { challenges: Some(ChallengeResponses { path, respond }), ..self }
+    }
+
+    /// Sets the traces of requests.
+    #[cfg(feature = "program")]
+    pub(crate) fn with_tracer(self, tracer: Option<Arc<Tracer>>) -> Self {
+        Self { tracer, ..self }
+    }
+
+    /// Returns the traces of requests, if the configuration has any.
+    #[cfg(feature = "configuration")]
+    pub(crate) fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.tracer.as_ref()
     }
 
     /// Returns the number of sites.

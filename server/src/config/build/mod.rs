@@ -12,6 +12,7 @@ mod route;
 mod server;
 mod site;
 mod tls;
+mod traces;
 mod unreachable_routes;
 mod upstream;
 mod values;

@@ -7,6 +7,7 @@ use super::tls::{
     certificate_folder, check_listeners, has_public_site, https_listeners, listener_plain_http2, listener_tls,
     ticket_keys,
 };
+use super::traces::traces;
 use super::upstream::{declared_upstreams, used_upstreams};
 use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
@@ -53,6 +54,7 @@ impl Builder<'_, '_> {
         self.has_tls = listeners.iter().any(|listener| listener.tls == Switch::On);
         let remote_control = remote_control(self, top, (&listeners, &acme));
         let metrics = metrics(self, top, (&listeners, remote_control.as_ref()));
+        let traces = traces(self, top);
         self.listeners.clone_from(&listeners);
         self.has_invalid_upstream = top.has_any_invalid(&["upstream"]);
         declared_upstreams(self, top);
@@ -69,6 +71,7 @@ impl Builder<'_, '_> {
             certificate_folder,
             remote_control,
             metrics,
+            traces,
             acme,
             upstreams,
             sites,

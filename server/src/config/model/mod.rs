@@ -7,6 +7,7 @@ mod print;
 mod print_site;
 mod proxy;
 mod remote_control;
+mod traces;
 mod upstream;
 
 pub(crate) use acme::{Acme, Approval, Challenge, ExternalAccount, Program, has_automatic_certificate};
@@ -15,6 +16,7 @@ pub(crate) use gateway::{CgiPrograms, Gateway, ScriptRunner, SendFile};
 pub(crate) use print::quote;
 pub(crate) use proxy::{FieldNames, ForwardedFields, ForwardedHost, Proxy};
 pub(crate) use remote_control::RemoteControl;
+pub(crate) use traces::Traces;
 pub(crate) use upstream::{
     Adaptive, Balance, Failures, HashKey, HealthCheck, ProxyProtocol, RequestLimit, Upstream, UpstreamLimits,
     UpstreamProtocol, UpstreamServer, UpstreamTimeouts, UpstreamTls,
@@ -41,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) remote_control: Option<RemoteControl>,
     /// Where metrics are read; `None` for no listener.
     pub(crate) metrics: Option<Listener>,
+    /// `None`: no traces.
+    pub(crate) traces: Option<Traces>,
     pub(crate) acme: Acme,
     /// Those that routes use.
     pub(crate) upstreams: Vec<Upstream>,

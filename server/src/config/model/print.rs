@@ -92,6 +92,7 @@ impl Display for Settings {
         if let Some(listener) = &self.metrics {
             lines.line(format_args!("metrics {}", quote(&listener.address.to_string())))?;
         }
+        self.traces.iter().try_for_each(|traces| traces.write(&mut lines))?;
         lines.braces("acme", |lines| self.acme.write(lines))?;
         lines.braces("limits", |lines| self.limits.write(lines))?;
         lines.braces("log", |lines| {

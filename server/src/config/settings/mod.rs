@@ -14,6 +14,7 @@ pub(crate) mod schema;
 mod server;
 mod site;
 mod tls;
+mod traces;
 mod upstream;
 
 pub(crate) use route::ACTIONS;
@@ -39,6 +40,7 @@ pub(crate) enum BlockKind {
     IpAccess,
     BasicAuth,
     Acme,
+    Traces,
     Upstream,
     UpstreamTls,
     Proxy,
@@ -51,11 +53,12 @@ pub(crate) enum BlockKind {
 
 impl BlockKind {
     /// All blocks, in the order of the reference.
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Top,
         Self::Limits,
         Self::Supervision,
         Self::Acme,
+        Self::Traces,
         Self::Log,
         Self::LogFile,
         Self::Upstream,
@@ -89,6 +92,7 @@ impl BlockKind {
             Self::IpAccess => "`ip-access`",
             Self::BasicAuth => "`basic-auth`",
             Self::Acme => "`acme`",
+            Self::Traces => "`traces`",
             Self::Upstream => "`upstream`",
             Self::UpstreamTls => "`tls`",
             Self::Proxy => "`proxy`",
@@ -177,6 +181,7 @@ pub(crate) enum DefaultValue {
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     [
         server::SETTINGS,
+        traces::SETTINGS,
         limits::SETTINGS,
         log::SETTINGS,
         upstream::SETTINGS,

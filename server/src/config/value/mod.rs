@@ -37,6 +37,8 @@ pub(crate) enum ValueKind {
         min: Duration,
         max: Duration,
     },
+    /// A number from 0 to 1.
+    Ratio,
     Text,
     Choice(&'static [&'static str]),
     /// Of a file or folder; a relative one starts at the folder of its configuration file.
@@ -112,6 +114,7 @@ pub(crate) enum Value {
     Flag(bool),
     Number(u64),
     Time(Duration),
+    Ratio(f64),
     Text(String),
     Path(PathBuf),
     Listen(Address),
@@ -191,6 +194,7 @@ impl ValueKind {
             | Self::Count { .. }
             | Self::Size { .. }
             | Self::Time { .. }
+            | Self::Ratio
             | Self::Status { .. }
             | Self::Statuses
             | Self::OneOfStatuses(_) => check_no_placeholder(text, PlaceholderNames::Any),
@@ -204,6 +208,7 @@ impl ValueKind {
             Self::Count { .. } => "a whole number",
             Self::Size { .. } => "a size",
             Self::Time { .. } => "a time",
+            Self::Ratio => "a ratio",
             Self::Text => "a text",
             Self::Choice(_) => "a word",
             Self::Path => "a path",
@@ -251,7 +256,7 @@ impl ValueKind {
 
     /// Whether its values are numbers without a unit.
     pub(crate) fn is_number(self) -> bool {
-        matches!(self, Self::Count { .. } | Self::Status { .. } | Self::OneOfStatuses(_))
+        matches!(self, Self::Count { .. } | Self::Ratio | Self::Status { .. } | Self::OneOfStatuses(_))
     }
 
     /// Returns the unit of its numbers.
@@ -269,6 +274,7 @@ impl ValueKind {
             Self::Count { min, max } => format!("{min} to {max}"),
             Self::Size { min, max } => format!("{} to {}", write_size(min), write_size(max)),
             Self::Time { min, max } => format!("{} to {}", write_time(min), write_time(max)),
+            Self::Ratio => "0 to 1".to_owned(),
             Self::Status { min, max } => format!("{min} to {max}"),
             Self::OneOfStatuses(statuses) => statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(", "),
             Self::Choice(words) => words.join(", "),
@@ -316,6 +322,7 @@ pub(in crate::config) fn read(kind: ValueKind, scalar: &Scalar, base: &Path) -> 
         (ValueKind::Count { min, max }, _) => number::read_count(scalar, min, max),
         (ValueKind::Size { min, max }, _) => number::read_size(scalar, min, max),
         (ValueKind::Time { min, max }, _) => number::read_time(scalar, min, max),
+        (ValueKind::Ratio, _) => number::read_ratio(scalar),
         (ValueKind::Status { min, max }, _) => {
             number::read_status(scalar, &|status| (min..=max).contains(&status), kind)
         }
@@ -386,6 +393,7 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         | ValueKind::Count { .. }
         | ValueKind::Size { .. }
         | ValueKind::Time { .. }
+        | ValueKind::Ratio
         | ValueKind::Status { .. }
         | ValueKind::Statuses
         | ValueKind::OneOfStatuses(_) => Err(ValueError::new(format!("this is not {}", kind.name()), "")),

@@ -111,6 +111,27 @@ pub(super) fn read_time(scalar: &Scalar, min: Duration, max: Duration) -> Result
     }
 }
 
+pub(super) fn read_ratio(scalar: &Scalar) -> Result<Value, ValueError> {
+    let instead = "write a number from 0 to 1, as in 0.01";
+    let ratio = match scalar {
+        Scalar::Integer(0) => Some(0.0),
+        Scalar::Integer(1) => Some(1.0),
+        Scalar::Float(ratio) => Some(*ratio),
+        Scalar::Text(text) => match text.strip_suffix('%').map(|percents| percents.trim().parse::<f64>()) {
+            Some(Ok(percents)) => {
+                let instead = format!("write {}", percents / 100.0);
+                return Err(ValueError::new(format!("`{text}` is not a ratio"), instead));
+            }
+            _ => text.parse().ok(),
+        },
+        _ => None,
+    };
+    match ratio.filter(|ratio| (0.0..=1.0).contains(ratio)) {
+        Some(ratio) => Ok(Value::Ratio(ratio)),
+        None => Err(ValueError::new("this is not a ratio", instead)),
+    }
+}
+
 pub(super) fn read_status(
     scalar: &Scalar,
     is_allowed: &dyn Fn(u16) -> bool,

@@ -59,6 +59,11 @@ impl Json {
             escape_json_text(id, out);
             out.push(b'"');
         }
+        if let Some(trace) = record.trace {
+            out.extend_from_slice(b",\"trace_id\":\"");
+            out.extend_from_slice(&trace.trace_id_text());
+            out.push(b'"');
+        }
         if !record.site.is_empty() {
             out.extend_from_slice(b",\"site\":\"");
             escape_json_text(record.site, out);

@@ -12,6 +12,7 @@ mod step;
 pub(crate) use parse::FormatProblem;
 
 use super::time::TimePattern;
+use crate::traces::TraceContext;
 use record::LogRecord;
 use selvedge::service::Exchange;
 use std::time::Duration;
@@ -71,12 +72,17 @@ impl Format {
         Self::parse(text).expect("a test parses each of them")
     }
 
-    /// Appends the line of a request that belongs to a site of that name.
+    /// Appends the line of a request that belongs to a site of that name, and to a trace, if the configuration has traces.
     ///
     /// `completed` is the time of the response, since 1970.
-    pub(super) fn append(&mut self, exchange: &Exchange<'_>, (site, completed): (&str, Duration), out: &mut Vec<u8>) {
+    pub(super) fn append(
+        &mut self,
+        exchange: &Exchange<'_>,
+        (site, completed, trace): (&str, Duration, Option<TraceContext>),
+        out: &mut Vec<u8>,
+    ) {
         let begin = out.len();
-        let mut record = LogRecord { exchange, site, completed, value_bytes_max: usize::MAX };
+        let mut record = LogRecord { exchange, site, completed, trace, value_bytes_max: usize::MAX };
         self.append_whole(&record, out);
         // Once in a blue moon, so the line is simply made again.
         for most in VALUE_BYTES_MAX {

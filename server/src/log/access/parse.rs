@@ -225,6 +225,7 @@ impl Directive<'_> {
         let choices = match (self.letter, argument) {
             ('i' | 'o' | 'C', _) => return self.named(at, argument),
             ('t', _) => return self.time(at, argument),
+            ('x', "TRACE_ID") => return Ok(LogValue::TraceId),
             ('x', name) => match (TlsValue::from_name(name), UpstreamValue::from_name(name)) {
                 (Some(value), _) => return Ok(LogValue::Tls(value)),
                 (None, Some(value)) => return Ok(LogValue::Upstream(value)),

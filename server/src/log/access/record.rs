@@ -3,6 +3,7 @@
 use crate::log::escape::{
     JSON_NUMBER_BYTES, TEXT_NUMBER_BYTES, escape, escape_for_json, escape_json, escape_word, fitting,
 };
+use crate::traces::TraceContext;
 use selvedge::Request;
 use selvedge::proto::target::Host;
 use selvedge::service::Exchange;
@@ -27,6 +28,8 @@ pub(super) struct LogRecord<'a> {
     pub(super) site: &'a str,
     /// When the response was complete, since 1970.
     pub(super) completed: Duration,
+    /// `None` if the configuration has no traces.
+    pub(super) trace: Option<TraceContext>,
     /// Most bytes of each value; longer ones end in [`TRUNCATION_MARK`].
     pub(super) value_bytes_max: usize,
 }

@@ -49,6 +49,8 @@ pub(super) enum LogValue {
     /// The fraction of the second, with all digits.
     Fraction(TimeOf, TimeUnit),
     RequestId,
+    /// The identifier of the trace.
+    TraceId,
     RequestLine,
     Method,
     Path,
@@ -207,6 +209,7 @@ impl LogValue {
             Self::UnixTime(time_of, unit) => write_decimal(unit.count(record.time(*time_of)), out),
             Self::Fraction(time_of, unit) => unit.append_fraction(record.time(*time_of), out),
             Self::RequestId => append_or_hyphen(record, request.map(|request| request_id(request).as_bytes()), out),
+            Self::TraceId => append_trace_id(record, out),
             Self::RequestLine => append_line(record, out),
             Self::Method => append_or_hyphen(record, request.map(|request| request.method_text().as_bytes()), out),
             Self::Path => append_or_hyphen(record, request.map(Request::path_bytes), out),
@@ -312,6 +315,13 @@ fn append_or_hyphen(record: &LogRecord<'_>, value: Option<&[u8]>, out: &mut Vec<
     match value {
         Some(value) if !value.is_empty() => record.text(value, out),
         _ => out.push(b'-'),
+    }
+}
+
+fn append_trace_id(record: &LogRecord<'_>, out: &mut Vec<u8>) {
+    match record.trace {
+        Some(trace) => out.extend_from_slice(&trace.trace_id_text()),
+        None => out.push(b'-'),
     }
 }
 

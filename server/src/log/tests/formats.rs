@@ -30,6 +30,7 @@ const TABLE: &[(&str, [&str; 3])] = &[
     ("%v", ["b.example", "first", "first"]),
     ("%V", ["a.example", "-", "-"]),
     ("%P %{pid}P", ["PID PID"; 3]),
+    ("%{TRACE_ID}x", ["-"; 3]),
     ("%X %k", ["- 0", "- 0", "- 0"]),
     ("%{Referer}i|%{user-agent}i|%{HOST}i", [r#"http://b/|\"agent\" \\|a.example:8080"#, "-|-|-", "-|-|-"]),
     ("%{x-two}i|%{X-None}i", ["one, two|-", "-|-", "-|-"]),

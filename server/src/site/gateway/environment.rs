@@ -2,6 +2,7 @@
 
 use super::rules::GatewayRules;
 use super::script::TargetScript;
+use crate::traces::{CurrentTry, RequestTrace, TRACEPARENT_BYTES};
 use selvedge::proto::cgi::{ScriptPath, ScriptRequest, for_each_variable};
 use selvedge::proto::fastcgi::write_variable;
 use selvedge::proto::path::path_bytes;
@@ -13,6 +14,9 @@ use std::path::Path;
 
 /// SERVER_SOFTWARE.
 const SOFTWARE: &str = concat!("Selvedge/", env!("CARGO_PKG_VERSION"));
+/// The variables of the place of a request in its trace, if the server has traces.
+const TRACEPARENT: &[u8] = b"HTTP_TRACEPARENT";
+const TRACESTATE: &[u8] = b"HTTP_TRACESTATE";
 /// The variable of the identifier of a request, which no client sets.
 const REQUEST_ID: &[u8] = b"HTTP_X_REQUEST_ID";
 /// PATH of programs, unless the configuration sets another.
@@ -33,6 +37,22 @@ pub(super) struct ScriptCall {
     pub(super) is_secure: bool,
     /// `None` without content.
     pub(super) content_length: Option<u64>,
+    /// `None` if the server has no traces: what the client has sent is passed on then.
+    pub(super) trace: Option<TraceVariables>,
+}
+
+/// The place of a request in its trace, as a script gets it.
+#[derive(Clone, Debug)]
+pub(super) struct TraceVariables {
+    pub(super) traceparent: [u8; TRACEPARENT_BYTES],
+    pub(super) tracestate: Option<Box<str>>,
+}
+
+impl TraceVariables {
+    /// Returns the variables for a try.
+    pub(super) fn of((trace, current): (&RequestTrace, &CurrentTry)) -> Self {
+        Self { traceparent: current.traceparent(), tracestate: trace.state().map(Box::from) }
+    }
 }
 
 impl ScriptCall {
@@ -77,12 +97,18 @@ impl ScriptCall {
                 }
                 _ => Cow::Borrowed(value),
             };
-            if name != REQUEST_ID && !is_replaced(name) {
+            let is_own = name == REQUEST_ID || (self.trace.is_some() && [TRACEPARENT, TRACESTATE].contains(&name));
+            if !is_own && !is_replaced(name) {
                 to(name, &value);
             }
         });
         if !is_replaced(REQUEST_ID) {
             to(REQUEST_ID, request_id(request).as_bytes());
+        }
+        if let Some(TraceVariables { traceparent, tracestate }) = &self.trace {
+            let state = tracestate.as_deref().map(|state| (TRACESTATE, state.as_bytes()));
+            let own = [(TRACEPARENT, &traceparent[..])].into_iter().chain(state);
+            own.filter(|(name, _)| !is_replaced(name)).for_each(|(name, value)| to(name, value));
         }
         for (name, value) in &*rules.variables {
             to(name.as_bytes(), value.as_bytes());

@@ -70,7 +70,7 @@ impl GatewayError {
     }
 
     /// Returns the kind of the failure, without values of this request.
-    fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Connection(error) => error.phase.name(),
             Self::Record(error) => error.message(),

@@ -33,11 +33,12 @@ use super::files::Files;
 use super::lookup::FileLookup;
 use super::step_recorder::{Producer, Stage, StepOrigin, StepRecorder, Verdict};
 use crate::syntax::absolute_path;
+use crate::traces::{CurrentTry, Tracer, TryResult};
 use after_response::AfterResponse;
 use bytes::Bytes;
 use connection::ScriptConnection;
 use content::ScriptContent;
-use environment::{ScriptCall, text_of};
+use environment::{ScriptCall, TraceVariables, text_of};
 use error::GatewayError;
 use exchange::{AfterExchange, Exchange, Framing};
 use messages::Messages;
@@ -67,6 +68,8 @@ pub(super) struct GatewayRequest<'a> {
     pub(super) scheme: &'a str,
     /// The query of a local redirect that led here. The request then has the method GET.
     pub(super) redirected: Option<&'a str>,
+    /// The traces of requests, if the server has any.
+    pub(super) tracer: Option<&'a Tracer>,
     /// Records the script of a request that is only explained.
     pub(super) recorder: Option<&'a StepRecorder>,
 }
@@ -205,12 +208,23 @@ async fn run(
         Some(_) => (ContentUpload::Done, None),
         None => take_content(request, rules).await?,
     };
-    let script_call = script_call(request, call, (script, length));
+    let trace = call.tracer.map(|tracer| tracer.begin(request));
+    let mut script_call = script_call(request, call, (script, length));
     let is_repeatable = upload.is_done() && request.method().is_safe();
     loop {
         let content = std::mem::replace(&mut upload, ContentUpload::Done);
-        let mut exchange = begin(state, request, (rules, &script_call), (content, messages.clone())).await?;
-        match exchange.read_head().await {
+        let current = trace.as_ref().map(|trace| trace.begin_try("".into()));
+        script_call.trace = trace.as_deref().zip(current.as_ref()).map(TraceVariables::of);
+        let mut exchange = match begin(state, request, (rules, &script_call), (content, messages.clone())).await {
+            Ok(exchange) => exchange,
+            Err(error) => {
+                end_try(current, &messages, TryResult::Failed(error.kind()));
+                return Err(error);
+            }
+        };
+        let received = exchange.read_head().await;
+        end_try(current, &messages, received.as_ref().map_or_else(|error| TryResult::Failed(error.kind()), status_of));
+        match received {
             Ok(head) => {
                 let script = script_call.path().into();
                 let after = AfterResponse { at_work, script, time_max: rules.timeouts.silence };
@@ -220,6 +234,22 @@ async fn run(
             Err(error) if is_repeatable && error.is_stale_connection() && exchange.is_reused() => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Ends a try, whose server is known by now.
+fn end_try(current: Option<CurrentTry>, messages: &Messages, result: TryResult) {
+    if let Some(mut current) = current {
+        current.set_address(messages.record().facts().address.clone());
+        current.end(result);
+    }
+}
+
+/// Returns the status of a response; that of a redirect within this server is 302.
+fn status_of(head: &ScriptHead) -> TryResult {
+    match head.response {
+        ScriptResponse::Document(status) => TryResult::Status(status),
+        ScriptResponse::LocalRedirect(_) => TryResult::Status(StatusCode::FOUND),
     }
 }
 
@@ -265,6 +295,7 @@ fn script_call(
         query: query.to_owned(),
         is_secure: call.scheme == "https",
         content_length,
+        trace: None,
     }
 }
 

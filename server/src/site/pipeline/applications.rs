@@ -10,6 +10,7 @@ use crate::site::methods::{redirect_to_path, respond_to_method};
 use crate::site::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
 use crate::site::route_table::{CacheScope, Route, SiteRules};
 use crate::syntax::{RequestValues, absolute_path};
+use crate::traces::Tracer;
 use selvedge::proto::head::Scheme;
 use selvedge::proto::path::{EncodedSlash, SafePath, decode_slashes, has_several_readings, readings};
 use selvedge::service::upstream_of;
@@ -58,6 +59,11 @@ impl<'t> Pipeline<'t> {
         }
     }
 
+    /// Returns the traces of requests, if the server has any. A request that is only explained has none.
+    fn tracer(&self) -> Option<&Tracer> {
+        self.state.routes.tracer().filter(|_| self.recorder().is_none()).map(|tracer| &**tracer)
+    }
+
     /// Builds the request to a server of a group.
     pub(super) fn prepare_forwarding<'v>(
         &self,
@@ -67,7 +73,8 @@ impl<'t> Pipeline<'t> {
     ) -> PreparedRequest {
         let SiteRules { encoded_slash, proxies, .. } = &self.site.rules;
         let rewritten = self.is_rewritten.then_some(path);
-        let facts = RequestFacts { rewritten, encoded_slash: *encoded_slash, proxies: proxies.as_ref() };
+        let (encoded_slash, proxies, tracer) = (*encoded_slash, proxies.as_ref(), self.tracer());
+        let facts = RequestFacts { rewritten, encoded_slash, proxies, tracer };
         proxy::prepare((self.state.proxy(), rules), request, facts, values)
     }
 
@@ -104,8 +111,9 @@ impl<'t> Pipeline<'t> {
             Some(Scheme::Http) => "http",
             None => scheme_of(request),
         };
-        let recorder = self.recorder();
-        let call = GatewayRequest { rules, files, path, beneath, scheme, redirected: redirected.as_deref(), recorder };
+        let (recorder, tracer) = (self.recorder(), self.tracer());
+        let redirected = redirected.as_deref();
+        let call = GatewayRequest { rules, files, path, beneath, scheme, redirected, tracer, recorder };
         let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
         let response = match outcome {
             GatewayOutcome::Response(response) => {

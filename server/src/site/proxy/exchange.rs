@@ -13,6 +13,7 @@ use super::upstream::{NoServer, Place, Preference, RetryPermit, Upstream, count_
 use super::worker::{ProxyWorker, Target, WorkerGroup};
 use crate::site::headers::ResponseFacts;
 use crate::syntax::RequestValues;
+use crate::traces::TryResult;
 use selvedge::client::{
     ClientError, ClientErrorKind, ClientPhase, ConnectionUse, Destination, IncomingResponse, OutgoingContent,
     RetrySafety,
@@ -276,6 +277,7 @@ impl Forwarding<'_> {
                 let _ = send_interim(request, status, fields);
             }
         };
+        let current = self.outgoing.begin_try(&target.text);
         let (head, timeouts) = (&self.outgoing.head, &upstream.rules().timeouts);
         let began = Instant::now();
         let with_header = upstream.server(server).proxy_header.map(|version| Destination {
@@ -285,6 +287,9 @@ impl Forwarding<'_> {
         let destination = with_header.as_ref().unwrap_or(&target.destination);
         let sent = self.worker.client.send(destination, head, &mut self.content, timeouts, &mut interim).await;
         let took = began.elapsed();
+        if let Some(current) = current {
+            current.end(try_result(&sent));
+        }
         self.record_times(&sent, took);
         count_try(upstream, server, sent.is_ok().then_some(took));
         if let Ok(incoming) = &sent {
@@ -452,6 +457,14 @@ impl Forwarding<'_> {
             response.append("proxy-status", value).expect("a quoted string is a valid value");
         }
         Forwarded::Failed(response)
+    }
+}
+
+/// Returns the result of a try, for its span.
+fn try_result(sent: &Result<IncomingResponse, ClientError>) -> TryResult {
+    match sent {
+        Ok(incoming) => TryResult::Status(incoming.status),
+        Err(error) => TryResult::Failed(ForwardFailure::Exchange(*error).kind()),
     }
 }
 

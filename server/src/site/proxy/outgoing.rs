@@ -7,6 +7,7 @@ use super::rules::{ProxyHeaderVersion, ServerRules};
 use crate::site::client::TrustedProxies;
 use crate::site::headers::HeaderEdits;
 use crate::syntax::RequestValues;
+use crate::traces::{CurrentTry, RequestTrace, TRACEPARENT_BYTES, Tracer};
 use base64ct::{Base64, Encoding};
 use bytes::Bytes;
 use selvedge::client::{OutgoingHead, ResponseUse, Scheme};
@@ -19,6 +20,12 @@ use selvedge::service::{UNIX_PEER, authority, local_address, request_id};
 use selvedge::{Request, proto};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+
+/// The line of a trace (W3C Trace Context), with room for its value. No such value is valid.
+const TRACEPARENT_ROOM: &[u8] = b"traceparent: 0000000000000000000000000000000000000000000000000000000\r\n";
+const TRACEPARENT_NAME_BYTES: usize = 13;
+const _: () = assert!(TRACEPARENT_ROOM.len() == TRACEPARENT_NAME_BYTES + TRACEPARENT_BYTES + 2);
 
 /// The request to a server, and what its response needs to know of it.
 #[derive(Debug)]
@@ -33,6 +40,16 @@ pub(super) struct ServerRequest {
     pub(super) passage: Passage,
     /// The scheme that the client used, as far as a trusted proxy knows it better.
     pub(super) scheme: ClientScheme,
+    /// The trace of the request, if the server has traces.
+    trace: Option<OutgoingTrace>,
+}
+
+/// The trace of a request, and where its field is among the lines.
+#[derive(Debug)]
+struct OutgoingTrace {
+    trace: Rc<RequestTrace>,
+    /// `None` if the rules drop the field.
+    traceparent_at: Option<usize>,
 }
 
 /// What stands before the common rest of the client's and the server's path; without a slash at its end.
@@ -62,6 +79,8 @@ pub(in crate::site) struct RequestFacts<'a> {
     pub(in crate::site) encoded_slash: EncodedSlash,
     /// The proxies whose fields about the client are true.
     pub(in crate::site) proxies: Option<&'a TrustedProxies>,
+    /// The traces of requests, if the server has any.
+    pub(in crate::site) tracer: Option<&'a Tracer>,
 }
 
 impl ServerRequest {
@@ -93,6 +112,8 @@ impl ServerRequest {
         for part in ["x-request-id: ", request_id(request), "\r\n"] {
             head.fields.extend_from_slice(part.as_bytes());
         }
+        let trace = facts.tracer.map(|tracer| tracer.begin(request));
+        trace.iter().for_each(|trace| OutgoingTrace::add(trace, &mut head.fields));
         head.upgrade = offered_protocol(request, upgrade);
         head.response_use = match (request.version(), request.tls()) {
             (Version::Http11, None) => ResponseUse::Forward,
@@ -106,8 +127,19 @@ impl ServerRequest {
         }
         let response_headers =
             rules.response_headers.has_placeholders().then(|| rules.response_headers.filled(&values()));
+        let trace = trace.map(|trace| OutgoingTrace::of(trace, &head.fields));
         let scheme = client.origin.scheme.unwrap_or(client.scheme);
-        Self { head, prefixes, response_headers, upgrade, passage: forwarded.passage, scheme }
+        Self { head, prefixes, response_headers, upgrade, passage: forwarded.passage, scheme, trace }
+    }
+
+    /// Begins a try at a server with this address, which gets a span of its own as its parent. `None` without traces.
+    pub(super) fn begin_try(&mut self, address: &Rc<str>) -> Option<CurrentTry> {
+        let OutgoingTrace { trace, traceparent_at } = self.trace.as_ref()?;
+        let current = trace.begin_try(address.clone());
+        if let Some(at) = *traceparent_at {
+            self.head.fields[at..at + TRACEPARENT_BYTES].copy_from_slice(&current.traceparent());
+        }
+        Some(current)
     }
 
     /// Adds what depends on the server. Call it before each try.
@@ -131,6 +163,28 @@ impl ServerRequest {
         for part in ["sec-websocket-key: ", &Base64::encode_string(&bytes), "\r\n"] {
             self.head.fields.extend_from_slice(part.as_bytes());
         }
+    }
+}
+
+impl OutgoingTrace {
+    /// Replaces the lines with the trace of the client by room for those of a try.
+    fn add(trace: &RequestTrace, lines: &mut Vec<u8>) {
+        ["traceparent", "tracestate"].iter().for_each(|name| remove_lines(lines, name));
+        lines.extend_from_slice(TRACEPARENT_ROOM);
+        if let Some(state) = trace.state() {
+            lines.extend_from_slice(format!("tracestate: {state}\r\n").as_bytes());
+        }
+    }
+
+    /// Finds the room among the lines, unless the rules have replaced or removed it.
+    fn of(trace: Rc<RequestTrace>, lines: &[u8]) -> Self {
+        let mut starts = lines.split_inclusive(|&b| b == b'\n').scan(0, |end, line| {
+            let start = *end;
+            *end += line.len();
+            Some((start, line))
+        });
+        let room = starts.find(|(_, line)| *line == TRACEPARENT_ROOM);
+        Self { trace, traceparent_at: room.map(|(start, _)| start + TRACEPARENT_NAME_BYTES) }
     }
 }
 
