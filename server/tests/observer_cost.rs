@@ -20,6 +20,9 @@ mod recorder;
 #[allow(dead_code, unused_imports, reason = "the program uses the rest of it")]
 #[path = "../src/syntax/mod.rs"]
 mod syntax;
+#[allow(dead_code, unused_imports, reason = "the program uses the rest of it")]
+#[path = "../src/traces/mod.rs"]
+mod traces;
 
 /// The part of the program that connects logs to sockets. These logs have none.
 mod process {

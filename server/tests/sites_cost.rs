@@ -17,6 +17,10 @@ mod site;
 #[allow(dead_code, unused_imports, reason = "the program uses the rest of it")]
 #[path = "../src/syntax/mod.rs"]
 mod syntax;
+#[cfg(feature = "configuration")]
+#[allow(dead_code, unused_imports, reason = "the program uses the rest of it")]
+#[path = "../src/traces/mod.rs"]
+mod traces;
 
 use selvedge::proto::path::SafePath;
 use selvedge::service::FileStamp;

@@ -15,4 +15,5 @@ mod settings;
 mod site_logs;
 mod status;
 mod tls;
+mod traces;
 mod upstreams;

@@ -6,6 +6,8 @@ pub(crate) mod backend;
 #[cfg(feature = "program")]
 pub(crate) mod client;
 #[cfg(feature = "program")]
+pub(crate) mod collector;
+#[cfg(feature = "program")]
 pub(crate) mod configured;
 pub(crate) mod other_driver;
 #[cfg(feature = "program")]
