@@ -235,7 +235,7 @@ class DomainServer(Server):
     configuration = "serve.kdl"
 
     def __init__(self, folder, command, environment):
-        self.folder, self.https = folder, 443
+        self.folder, self.http, self.https = folder, 80, 443
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
 
 
