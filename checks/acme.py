@@ -36,6 +36,16 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def is_free(port):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
 def wait_until(what, condition):
     end = time.monotonic() + WAIT_MAX
     while time.monotonic() < end:
@@ -117,8 +127,16 @@ class Authority:
 
     def set_record(self, path, **fields):
         """Changes what the name server knows."""
-        url = f"http://127.0.0.1:{self.ports[3]}/{path}"
-        urllib.request.urlopen(urllib.request.Request(url, data=json.dumps(fields).encode())).read()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[3]}/{path}", data=json.dumps(fields).encode())
+
+        def is_set():
+            try:
+                return urllib.request.urlopen(request).status == 200
+            except ConnectionError:
+                # It closes connections without a response on a busy machine.
+                return False
+
+        wait_until("the name server has the record", is_set)
 
     def manage(self, path, **fields):
         """Sends a request to pebble's management port."""
@@ -184,6 +202,8 @@ class Server:
         self.process.wait()
         # Until it has ended, a killed process accepts connections.
         wait_until("the killed processes have ended", lambda: all(has_ended(child) for child in children))
+        # The system releases the sockets of an io_uring after the end of its process.
+        wait_until("the ports are free", lambda: is_free(self.http) and is_free(self.https))
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -215,7 +235,7 @@ class DomainServer(Server):
     configuration = "serve.kdl"
 
     def __init__(self, folder, command, environment):
-        self.folder, self.https = folder, 443
+        self.folder, self.http, self.https = folder, 80, 443
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
 
 

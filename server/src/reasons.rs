@@ -16,6 +16,9 @@ pub(crate) const WRONG_PASSWORD_DRY_RUN: &str =
 /// A path with a link that is not followed.
 pub(crate) const LINK_OUT: &str = "a symbolic link leads out of the root, to no folder of `link-targets`";
 
+/// A directory that is neither listed nor has an index.
+pub(crate) const NO_INDEX: &str = "the directory has no index file; `listing`, or `serve --listing`, would list it";
+
 /// Precompressed files that are not sent. The binary digits of a place, counted from 1, are those of `Coding::ALL`.
 pub(crate) const OUTDATED: [&str; 7] = [
     "the .br file is older than the file that was compressed, so it is not sent",
@@ -37,5 +40,5 @@ pub(crate) fn has_own_line(reason: &str) -> bool {
 /// Whether the reason is about the files of a site, which may be as they are meant to be.
 #[cfg(feature = "program")]
 pub(crate) fn is_about_files(reason: &str) -> bool {
-    reason == LINK_OUT || OUTDATED.contains(&reason)
+    matches!(reason, LINK_OUT | NO_INDEX) || OUTDATED.contains(&reason)
 }

@@ -53,7 +53,16 @@ impl Listener {
     /// # Errors
     /// When the address cannot be bound, for example because another process uses it.
     pub fn bind(address: SocketAddr, count: usize) -> io::Result<Self> {
-        Self::bind_family(address, count, Ipv4Clients::AsOfSystem)
+        Self::bind_family(address, count, Sharing::Exclusive, Ipv4Clients::AsOfSystem)
+    }
+
+    /// Binds like [`Self::bind`], also if a listener of this process has the port at an address that overlaps, such as
+    /// `0.0.0.0` and `127.0.0.1`. Connections go to the one with the narrower address.
+    ///
+    /// # Errors
+    /// When the address cannot be bound, for example because another process uses it.
+    pub fn bind_beside(address: SocketAddr, count: usize) -> io::Result<Self> {
+        Self::bind_family(address, count, Sharing::Shared, Ipv4Clients::AsOfSystem)
     }
 
     /// Binds `count` sockets to an IPv6 address, at which no IPv4 client connects: `[::]` beside a listener at
@@ -62,13 +71,21 @@ impl Listener {
     /// # Errors
     /// When the address cannot be bound.
     pub fn bind_ipv6_only(address: SocketAddr, count: usize) -> io::Result<Self> {
-        Self::bind_family(address, count, Ipv4Clients::Refused)
+        Self::bind_family(address, count, Sharing::Exclusive, Ipv4Clients::Refused)
     }
 
-    fn bind_family(address: SocketAddr, count: usize, ipv4: Ipv4Clients) -> io::Result<Self> {
-        // With `SO_REUSEPORT`, another process of the user could bind the port, too. The first socket therefore
-        // binds without it, which fails if the port is in use, and sets it afterwards.
-        let first = bind_and_listen(address, Sharing::Exclusive, ipv4)?;
+    /// Binds like [`Self::bind_ipv6_only`], also if a listener of this process has the port at an address that overlaps.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub fn bind_ipv6_only_beside(address: SocketAddr, count: usize) -> io::Result<Self> {
+        Self::bind_family(address, count, Sharing::Shared, Ipv4Clients::Refused)
+    }
+
+    fn bind_family(address: SocketAddr, count: usize, sharing: Sharing, ipv4: Ipv4Clients) -> io::Result<Self> {
+        // With `SO_REUSEPORT`, another process of the user could bind the port, too. Without a listener that overlaps, the
+        // first socket therefore binds without it, which fails if the port is in use, and sets it afterwards.
+        let first = bind_and_listen(address, sharing, ipv4)?;
         let bound = SocketAddr::try_from(rustix::net::getsockname(&first)?)?;
         sockopt::set_socket_reuseport(&first, true)?;
         let mut sockets = vec![first];

@@ -26,6 +26,15 @@ pub(super) struct BoundListeners {
     pub(super) listeners: Vec<Listener>,
 }
 
+/// How an IP address is bound: alone at its port, or beside a listener of this process whose address overlaps.
+struct Bind {
+    alone: fn(SocketAddr, usize) -> io::Result<Listener>,
+    beside: fn(SocketAddr, usize) -> io::Result<Listener>,
+}
+
+const ANY_CLIENT: Bind = Bind { alone: Listener::bind, beside: Listener::bind_beside };
+const IPV6_ONLY: Bind = Bind { alone: Listener::bind_ipv6_only, beside: Listener::bind_ipv6_only_beside };
+
 impl Sockets {
     pub(super) fn new(workers: usize, inherited: Inherited) -> Self {
         Self { workers, inherited, bound: Vec::new() }
@@ -59,14 +68,19 @@ impl Sockets {
 
     fn open(&self, place: &ListenAddress) -> io::Result<Vec<Listener>> {
         match place {
-            ListenAddress::Inet(address) => Ok(vec![self.open_or_ipv4(*address, Listener::bind)?]),
-            ListenAddress::Ipv6Only(address) => Ok(vec![self.open_inet(*address, Listener::bind_ipv6_only)?]),
+            // `[::]` that is open for IPv6 clients only cannot be opened for others.
+            ListenAddress::Inet(address) if self.known(&ListenAddress::Ipv6Only(*address)).is_some() => {
+                let ipv4 = (Ipv4Addr::UNSPECIFIED, address.port()).into();
+                Ok(vec![self.open_inet(*address, &IPV6_ONLY)?, self.open_inet(ipv4, &ANY_CLIENT)?])
+            }
+            ListenAddress::Inet(address) => Ok(vec![self.open_or_ipv4(*address, &ANY_CLIENT)?]),
+            ListenAddress::Ipv6Only(address) => Ok(vec![self.open_inet(*address, &IPV6_ONLY)?]),
             ListenAddress::Name { host, port } => {
                 // A name may resolve to one address twice.
                 let mut seen = HashSet::new();
                 let addresses = (host.as_str(), *port).to_socket_addrs()?.filter(|address| seen.insert(*address));
                 let listeners: Vec<_> =
-                    addresses.map(|address| self.open_inet(address, Listener::bind)).collect::<io::Result<_>>()?;
+                    addresses.map(|address| self.open_inet(address, &ANY_CLIENT)).collect::<io::Result<_>>()?;
                 if listeners.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(listeners) }
             }
             ListenAddress::Unix { path, mode } => Ok(vec![Listener::bind_unix(path, *mode)?]),
@@ -82,11 +96,7 @@ impl Sockets {
     }
 
     /// Binds an IP address; on a machine without IPv6, all addresses of IPv4 for `[::]`, whose clients use IPv4 there.
-    fn open_or_ipv4(
-        &self,
-        address: SocketAddr,
-        bind: fn(SocketAddr, usize) -> io::Result<Listener>,
-    ) -> io::Result<Listener> {
+    fn open_or_ipv4(&self, address: SocketAddr, bind: &Bind) -> io::Result<Listener> {
         match self.open_inet(address, bind) {
             Err(error)
                 if address.ip() == Ipv6Addr::UNSPECIFIED
@@ -98,18 +108,24 @@ impl Sockets {
         }
     }
 
-    /// Binds an IP address. A listener of that address under another name is shared.
-    fn open_inet(
-        &self,
-        address: SocketAddr,
-        bind: fn(SocketAddr, usize) -> io::Result<Listener>,
-    ) -> io::Result<Listener> {
-        let endpoint = Endpoint::Inet(address);
-        let mut held = self.bound.iter().flat_map(|held| &held.listeners);
-        match held.find(|listener| *listener.endpoint() == endpoint) {
-            Some(listener) => listener.try_clone(),
-            None => bind(address, self.workers),
+    /// Binds an IP address. A listener of that address under another name is shared. One of an address that overlaps is
+    /// about to be released, because a configuration has no such pair.
+    fn open_inet(&self, address: SocketAddr, bind: &Bind) -> io::Result<Listener> {
+        if let Some((_, listener)) = self.held_inet().find(|(held, _)| *held == address) {
+            return listener.try_clone();
         }
+        match self.held_inet().any(|(held, _)| overlap(held, address)) {
+            true => (bind.beside)(address, self.workers),
+            false => (bind.alone)(address, self.workers),
+        }
+    }
+
+    /// Returns the listeners with IP addresses, with their addresses.
+    fn held_inet(&self) -> impl Iterator<Item = (SocketAddr, &Listener)> {
+        self.bound.iter().flat_map(|held| &held.listeners).filter_map(|listener| match listener.endpoint() {
+            Endpoint::Inet(address) => Some((*address, listener)),
+            Endpoint::Unix(_) => None,
+        })
     }
 
     /// Adds a listener that another process has opened.
@@ -153,6 +169,11 @@ impl Sockets {
     }
 }
 
+/// Whether a client could connect to both addresses at once.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port() && (one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified())
+}
+
 fn remove_file(place: &ListenAddress) {
     if let ListenAddress::Unix { path, .. } = place {
         // Another process may have removed it.
@@ -179,6 +200,33 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
+    fn an_address_is_bound_beside_one_that_overlaps() {
+        let place = |text: &str, port| ListenAddress::Inet(format!("{text}:{port}").parse().unwrap());
+        let ipv6_only = |port| ListenAddress::Ipv6Only(format!("[::]:{port}").parse().unwrap());
+        let connects = |address: &str, port| TcpStream::connect(format!("{address}:{port}")).is_ok();
+        let mut sockets = Sockets::new(2, Inherited::default());
+        let Endpoint::Inet(first) = *sockets.bind(&place("[::]", 0)).unwrap()[0].endpoint() else { panic!() };
+        let port = first.port();
+        sockets.bound[0].address = place("[::]", port);
+        let mut before = place("[::]", port);
+        for (next, serves_ipv4) in [
+            (place("0.0.0.0", port), true),
+            (place("127.0.0.1", port), true),
+            (place("[::]", port), true),
+            (place("0.0.0.0", port), true),
+            (ipv6_only(port), false),
+            (place("[::]", port), true),
+        ] {
+            sockets.bind(&next).unwrap();
+            sockets.release(&before);
+            assert_eq!(connects("127.0.0.1", port), serves_ipv4, "{next}");
+            let taken = Sockets::new(1, Inherited::default()).bind(&next).unwrap_err();
+            assert!(taken.contains("in use"), "{taken}");
+            before = next;
+        }
+    }
+
+    #[test]
     fn an_address_is_bound_once_and_released() {
         let mut sockets = Sockets::new(2, Inherited::default());
         let place = ListenAddress::Inet("127.0.0.1:0".parse().unwrap());
@@ -195,15 +243,16 @@ mod tests {
 
     #[test]
     fn all_addresses_are_those_of_ipv4_on_a_machine_without_ipv6() {
-        let without_ipv6 = |address: SocketAddr, workers| match address.is_ipv6() {
+        let bind = |address: SocketAddr, workers| match address.is_ipv6() {
             true => Err(Errno::AFNOSUPPORT.into()),
             false => Listener::bind(address, workers),
         };
+        let without_ipv6 = Bind { alone: bind, beside: bind };
         let sockets = Sockets::new(1, Inherited::default());
-        let listener = sockets.open_or_ipv4("[::]:0".parse().unwrap(), without_ipv6).unwrap();
+        let listener = sockets.open_or_ipv4("[::]:0".parse().unwrap(), &without_ipv6).unwrap();
         let Endpoint::Inet(bound) = listener.endpoint() else { panic!("{listener:?}") };
         assert_eq!(bound.ip(), Ipv4Addr::UNSPECIFIED);
-        sockets.open_or_ipv4("[::1]:0".parse().unwrap(), without_ipv6).expect_err("one address has no other");
+        sockets.open_or_ipv4("[::1]:0".parse().unwrap(), &without_ipv6).expect_err("one address has no other");
     }
 
     #[test]

@@ -262,6 +262,7 @@ impl Lookup<'_> {
                     (None, Ok((Resolved::Directory(directory, root), _))) if is_listed => {
                         Some(FileLookup::Directory(directory, root))
                     }
+                    (None, Ok((Resolved::Directory(..), _))) => return Err(FileError::NoIndex),
                     (None, Err(error)) => return Err(error),
                     (None, _) => None,
                 })

@@ -1,6 +1,6 @@
 //! The errors of resolving and reading files, and their responses.
 
-use crate::reasons::LINK_OUT;
+use crate::reasons::{LINK_OUT, NO_INDEX};
 use rustix::io::Errno;
 use selvedge::{Response, StatusCode};
 
@@ -11,6 +11,8 @@ pub(in crate::site) enum FileError {
     NotFound,
     /// A symbolic link of the path leads out of the root, to no folder that links may lead to.
     LinkOut,
+    /// A directory without an index, and listings are off.
+    NoIndex,
     /// The server has no permission to read it.
     Forbidden,
     /// The process or the system has no free file descriptor.
@@ -26,7 +28,7 @@ pub(in crate::site) enum FileError {
 impl FileError {
     /// Whether the path leads to nothing that is served, so that another path may be tried.
     pub(in crate::site) fn is_missing(self) -> bool {
-        matches!(self, Self::NotFound | Self::LinkOut)
+        matches!(self, Self::NotFound | Self::LinkOut | Self::NoIndex)
     }
 }
 
@@ -50,6 +52,7 @@ impl From<FileError> for Response {
         match error {
             FileError::NotFound => Self::error(StatusCode::NOT_FOUND),
             FileError::LinkOut => Self::error(StatusCode::NOT_FOUND).log_reason(LINK_OUT),
+            FileError::NoIndex => Self::error(StatusCode::NOT_FOUND).log_reason(NO_INDEX),
             FileError::Forbidden => {
                 Self::error(StatusCode::FORBIDDEN).log_reason("the server has no permission to read the file")
             }

@@ -27,6 +27,15 @@ fn wait_for_line(folder: &Folder, texts: &[&str]) -> String {
     })
 }
 
+/// Waits until this number of reloads is reported. Without it, a response of a worker that has an earlier configuration yet
+/// could count as one of a later configuration.
+fn wait_for_reloads(folder: &Folder, number: usize) {
+    wait_until("a reload is reported", || {
+        let lines = folder.lines("error.log");
+        (lines.iter().filter(|line| line.contains(" Reloaded: ")).count() >= number).then_some(())
+    });
+}
+
 #[test]
 fn a_removed_user_has_no_access_whatever_the_rest_of_the_file_is() {
     let folder = Folder::new(&format!(
@@ -165,10 +174,12 @@ fn a_new_list_is_in_force_beside_a_mistake_elsewhere() {
     assert_eq!(get(&program, "a", "/").status, 200);
     folder.configure(&text("nonsense"));
     folder.write("list.kdl", "deny \"127.0.0.1\"\n");
+    wait_for_reloads(&folder, 1);
     wait_until("the client is banned", || (get(&program, "a", "/").status == 403).then_some(()));
     // A change that waits for a reload is not put into force by a list.
     folder.configure(&text("").replace("old", "new"));
     folder.write("list.kdl", "");
+    wait_for_reloads(&folder, 2);
     let page = wait_until("the client is admitted", || {
         Some(get(&program, "a", "/")).filter(|response| response.status == 200)
     });

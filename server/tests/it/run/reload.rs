@@ -1,6 +1,7 @@
 //! HUP: the effect of a change of the configuration, and of a mistake in it.
 
 use super::process::serving;
+use crate::support::client::Client;
 use crate::support::configured::{Folder, get, request};
 use crate::support::program::Program;
 use crate::support::wait::wait_until;
@@ -226,5 +227,25 @@ fn a_root_is_opened_once_for_all_sites_and_configurations() {
     reload(&program);
     assert_eq!(get(&program, "a", "/").text(), "second");
     assert_eq!(descriptors_of(serving, &place), 1);
+    program.stop();
+}
+
+#[test]
+fn an_address_may_become_narrower_and_wider() {
+    let folder = Folder::new("");
+    let text = |listen: &str| {
+        format!("control \"control\"\nworkers 2\n{listen}\nsite \"*\" {{ route \"/*\" {{ respond 200 \"in\"; }}; }}\n")
+    };
+    folder.write("selvedge.kdl", &text("listen \"[::]:0\""));
+    let program = folder.serve();
+    let port = program.address().port();
+    for addresses in [&["0.0.0.0"][..], &["127.0.0.1"], &["[::]"], &["0.0.0.0", "[::]"], &["[::]"], &["127.0.0.1"]] {
+        let lines: Vec<_> = addresses.iter().map(|address| format!("listen \"{address}:{port}\"")).collect();
+        folder.write("selvedge.kdl", &text(&lines.join("\n")));
+        let done = folder.run("reload");
+        assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{addresses:?}: {done:?}");
+        let response = Client::connect(([127, 0, 0, 1], port).into()).get("/");
+        assert_eq!(response.text(), "in", "{addresses:?}");
+    }
     program.stop();
 }

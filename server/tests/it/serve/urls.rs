@@ -85,6 +85,11 @@ fn a_directory_without_an_index_has_a_hint() {
     let program = Program::start(selvedge_command().arg("serve").arg(tree.site()).args(["-p", "0", "--listing"]));
     assert_eq!(program.connect().get("/").status, 200);
     assert!(!program.standard_error().contains("hint"));
+    tree.write("docs/read.me", "text");
+    let program = Program::start(selvedge_command().arg("serve").arg(tree.site()).args(["-p", "0"]));
+    assert_eq!(program.connect().get("/docs/").status, 404);
+    let expected = "the directory has no index file; `listing`, or `serve --listing`, would list it";
+    wait_until("the reason is logged", || program.standard_error().contains(expected).then_some(()));
     let options = ["-p", "0", "--spa", "--not-found", "lost.html"];
     let program = Program::start(selvedge_command().arg("serve").arg(tree.site()).args(options));
     for expected in
