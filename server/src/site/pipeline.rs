@@ -23,6 +23,8 @@ use super::metrics::MetricsSlot;
 use super::methods::{discard_content, limit_content, redirect_to_path, respond_to_method};
 use super::route_table::{AccessScope, CacheScope, FoundRoute, Route, RouteMatch, Site};
 use super::site_state::SiteState;
+#[cfg(feature = "program")]
+use super::status_page::StatusPage;
 use crate::syntax::{Captures, RequestValues, Template, absolute_path};
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
@@ -33,6 +35,7 @@ use selvedge::{Request, Response, StatusCode};
 #[cfg(feature = "configuration")]
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The client of a request, and the decision of the site's access rules if they were checked.
@@ -247,13 +250,9 @@ impl<'t> Pipeline<'t> {
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::DryRunDeny(_) => unreachable!("a look-up passes over such a route"),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
-            Action::Metrics(metrics) => {
-                let response = match self.recorder() {
-                    None => Box::pin(metrics.respond(request)).await,
-                    Some(_) => MetricsSlot::explain(request),
-                };
-                routed(response, ResponseSource::Configured)
-            }
+            Action::Metrics(metrics) => routed(self.metrics(request, metrics).await, ResponseSource::Configured),
+            #[cfg(feature = "program")]
+            Action::StatusPage(page) => routed(self.status_page(request, page).await, ResponseSource::Configured),
             #[cfg(feature = "configuration")]
             Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, (path, &text), route) => {
                 routed(Response::error(StatusCode::NOT_FOUND).log_reason(UNLIKE), ResponseSource::Generated)
@@ -279,6 +278,23 @@ impl<'t> Pipeline<'t> {
                 let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files), &values).await;
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
+        }
+    }
+
+    /// Responds with the metrics of the server. Formats nothing for a request that is only explained.
+    async fn metrics(&self, request: &Request, metrics: &Arc<MetricsSlot>) -> Response {
+        match self.recorder() {
+            None => Box::pin(metrics.respond(request)).await,
+            Some(_) => MetricsSlot::explain(request),
+        }
+    }
+
+    /// Responds with the live page or its events. Makes nothing for a request that is only explained.
+    #[cfg(feature = "program")]
+    async fn status_page(&self, request: &Request, page: &StatusPage) -> Response {
+        match self.recorder() {
+            None => Box::pin(page.respond(request)).await,
+            Some(_) => StatusPage::explain(request),
         }
     }
 

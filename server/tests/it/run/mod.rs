@@ -14,5 +14,6 @@ mod replaced;
 mod settings;
 mod site_logs;
 mod status;
+mod status_page;
 mod tls;
 mod upstreams;
