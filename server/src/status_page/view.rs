@@ -109,10 +109,10 @@ fn all_facts(status: &ServerStatus, requests: Option<&RecentRequests>) -> Vec<Fa
         ("Requests per second, last 60 s", rate(1, |rates| rates.requests_per_second.to_string())),
         ("Sent per second, last 10 s", rate(0, |rates| bytes(rates.sent_bytes_per_second as u64))),
         ("Connections per second, last 10 s", rate(0, |rates| rates.connections_per_second.to_string())),
-        ("Time to the response, half within", within(500)),
-        ("90 % within", within(900)),
-        ("99 % within", within(990)),
-        ("Longest", within(1000)),
+        ("Response after, 50 % within", within(500)),
+        ("Response after, 90 % within", within(900)),
+        ("Response after, 99 % within", within(990)),
+        ("Response after, longest", within(1000)),
         ("Open connections", format!("{} of {}", status.connections.open, status.connections.limit)),
         ("Requests since the start", status.requests.total.to_string()),
         ("Responses with 5xx since the start", status.requests.by_status.server_error.to_string()),
@@ -121,7 +121,7 @@ fn all_facts(status: &ServerStatus, requests: Option<&RecentRequests>) -> Vec<Fa
         ("File descriptors", status.descriptors.to_string()),
         ("Workers", workers(status)),
         ("Configuration", status.configuration.number.to_string()),
-        ("Serves since", uptime(status.uptime_seconds)),
+        ("Uptime", uptime(status.uptime_seconds)),
         ("Restarts after crashes", status.restarts.to_string()),
     ];
     facts.into_iter().map(|(label, value)| Fact { label, value }).collect()
