@@ -54,7 +54,8 @@ impl Builder<'_, '_> {
         let remote_control = remote_control(self, top, (&listeners, &acme));
         let metrics = metrics(self, top, (&listeners, remote_control.as_ref()));
         self.listeners.clone_from(&listeners);
-        self.is_local = is_local(&listeners) && !top.has_any(&["trusted-proxies"]);
+        let are_loopback = listeners.iter().all(|listener| listener.address.is_loopback());
+        self.is_local = are_loopback && !top.has_any(&["trusted-proxies"]);
         self.has_invalid_upstream = top.has_any_invalid(&["upstream"]);
         declared_upstreams(self, top);
         let sites = self.sites(top, limits.body_bytes_max);
@@ -318,12 +319,6 @@ fn metrics(
     let mode = if matches!(address, Address::Unix(_)) { METRICS_SOCKET_MODE } else { 0 };
     let (tls, plain_http2, proxy_protocol) = (Switch::Off, Switch::Off, Switch::Off);
     Some(Listener { address, mode, is_ipv6_only: false, tls, plain_http2, proxy_protocol })
-}
-
-/// Whether only clients of this machine reach the listeners. A Unix socket is for a proxy, whose clients may be any.
-fn is_local(listeners: &[Listener]) -> bool {
-    let is_loopback = |address: &Address| matches!(address, Address::Inet(address) if address.ip().is_loopback());
-    listeners.iter().all(|listener| is_loopback(&listener.address))
 }
 
 fn trusted_proxies(top: &Block) -> TrustedProxies {
