@@ -1,7 +1,9 @@
 //! Rings that are written while they are read, that are full, and that are dumped.
 
 use super::layout::RECORDS;
-use super::{LastQuery, Recorder, RecorderHandle, RequestRecord, ranks_since, read_dump, record_of, select, write_dump};
+use super::{
+    LastQuery, Recorder, RecorderHandle, RequestRecord, ranks_since, read_dump, record_of, select, write_dump,
+};
 use selvedge::proto::field::Fields;
 use selvedge::proto::{Persistence, StatusCode};
 use selvedge::service::{Exchange, PhaseTimes, RequestPhase, ResponseOutcome, StreamId};
