@@ -92,6 +92,8 @@ mod snapshot;
 #[cfg(feature = "program")]
 mod status;
 #[cfg(feature = "program")]
+mod status_page;
+#[cfg(feature = "program")]
 mod status_resources;
 #[cfg(feature = "program")]
 mod trust;

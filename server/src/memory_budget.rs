@@ -4,7 +4,9 @@ use crate::compile::{Compiled, RATE_CLIENTS, client_limits};
 use crate::config::model::{Action, Driver, Listener, Route, Settings, Site, Switch};
 use crate::log::{PENDING_BYTES_MAX, ROUTE_COUNTER_BYTES, queue_bytes_max};
 use crate::recorder::RING_BYTES;
-use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX};
+use crate::site::{
+    CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX, STATUS_PAGES_MAX, STATUS_STREAMS_MAX,
+};
 use crate::traces::QUEUED_BYTES_MAX;
 use selvedge::client::ClientLimits;
 use selvedge::service::OpenFile;
@@ -22,6 +24,9 @@ const LISTS_BYTES_MAX: u64 = (32 * 5_000 + 2 * 100_000) * 1024;
 /// A request to a script or program. 64 KiB each: the head of its response, a received and a sent record of FastCGI, and
 /// content that waits for its length. Two pieces of 256 KiB are on the way to a file. Messages have 16 KiB.
 const SCRIPT_BYTES_MAX: u64 = (64 + 2 * 64 + 64 + 2 * 256 + 16) << 10;
+
+/// A live page or one of its events, with what it is made of: 8 tables of at most 20 rows.
+const LIVE_PAGE_BYTES_MAX: u64 = 512 << 10;
 
 /// The terms of the memory budget.
 #[derive(Debug)]
@@ -75,6 +80,7 @@ impl MemoryBudget {
         if has_listings(settings) {
             terms.push(MemoryTerm { count: workers, name: "directory listings", bytes_each: LISTS_BYTES_MAX });
         }
+        terms.extend(live_page_term(settings));
         if let Some(bytes_each) = sites.password_check_bytes_max() {
             terms.push(MemoryTerm { count: PASSWORD_CHECKS_AT_ONCE_MAX as u64, name: "password checks", bytes_each });
         }
@@ -165,6 +171,14 @@ fn script_requests_max(settings: &Settings) -> u64 {
 fn has_listings(settings: &Settings) -> bool {
     let mut routes = settings.sites.iter().flat_map(|site| &site.routes);
     routes.any(|route| matches!(&route.action, Action::Files(files) if files.listing == Switch::On))
+}
+
+/// Returns the term of the live page, if a route has it.
+fn live_page_term(settings: &Settings) -> Option<MemoryTerm> {
+    let mut routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let has_page = routes.any(|route| matches!(&route.action, Action::StatusPage { .. }));
+    let count = (STATUS_PAGES_MAX + STATUS_STREAMS_MAX) as u64;
+    has_page.then_some(MemoryTerm { count, name: "live pages and events", bytes_each: LIVE_PAGE_BYTES_MAX })
 }
 
 /// Returns the number of rate limits: one for each site and route with its own.

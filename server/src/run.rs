@@ -16,15 +16,16 @@ use crate::process::{
 use crate::recorder::{LastQuery, Recorder};
 use crate::reload::{self, LiveServer, ReloadSource};
 use crate::remote_control::{RemoteCommands, RemoteControl};
-use crate::site::MetricsSlot;
+use crate::site::{MetricsSlot, StatusFeed};
 use crate::snapshot::Refusal;
+use crate::status_page::{CertificateExpiry, LiveFacts, PageFacts, PageMaker};
 use crate::{certificate_status, check, explanation, last_requests};
 use selvedge::{ExitCause, Handle};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -76,8 +77,11 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         }
     };
     let endpoints = live.endpoint_texts();
-    let commands = Arc::new(ServerCommands { live: Mutex::new(Some(live)), handle: running.handle(), recorder });
-    let (metrics_slot, exporter) = (state.metrics.clone(), state.exporter.clone());
+    let (status_feed, exporter) = (state.status_feed.clone(), state.exporter.clone());
+    let (live, handle) = (Mutex::new(Some(live)), running.handle());
+    let commands = Arc::new(ServerCommands { live, handle, recorder, status_feed });
+    commands.start_status_pages();
+    let metrics_slot = state.metrics.clone();
     if let Err(problem) = serving.start_commands(commands.clone()) {
         return print_refusal(&Refusal::Plain(problem));
     }
@@ -182,6 +186,8 @@ struct ServerCommands {
     live: Mutex<Option<LiveServer>>,
     handle: Handle,
     recorder: Option<Arc<Recorder>>,
+    /// The streams of live pages.
+    status_feed: Arc<StatusFeed>,
 }
 
 impl ServerCommands {
@@ -193,6 +199,12 @@ impl ServerCommands {
     /// Returns what metrics are made of; `None` after the server has stopped.
     fn metrics(&self) -> Option<MetricsData> {
         self.live().as_ref().map(LiveServer::metrics)
+    }
+
+    /// Sets what makes live pages.
+    fn start_status_pages(self: &Arc<Self>) {
+        let live = StateOfServer(Arc::downgrade(self));
+        self.status_feed.set(Box::new(PageMaker::new(live, self.recorder.clone())));
     }
 
     fn reload_from(&self, text: Option<String>) -> ControlReply {
@@ -234,6 +246,19 @@ impl ServerCommands {
             }
             thread::sleep(FILE_CHECK_INTERVAL);
         }
+    }
+}
+
+/// The state of a server that runs, for its live pages.
+struct StateOfServer(Weak<ServerCommands>);
+
+impl LiveFacts for StateOfServer {
+    fn facts(&self) -> Option<PageFacts> {
+        self.0.upgrade()?.live().as_ref().map(LiveServer::page_facts)
+    }
+
+    fn certificates(&self) -> Option<CertificateExpiry> {
+        self.0.upgrade()?.live().as_ref().map(LiveServer::certificate_expiry)
     }
 }
 
@@ -314,6 +339,8 @@ impl ControlHandler for ServerCommands {
     }
 
     fn stop(&self, mode: StopMode) {
+        // Otherwise a page would go on to show this process.
+        self.status_feed.end();
         match mode {
             StopMode::HandOver => self.handle.hand_over(),
             StopMode::Graceful => self.handle.stop(),

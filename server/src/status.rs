@@ -402,7 +402,8 @@ fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn uptime(seconds: u64) -> String {
+/// Returns a time for people.
+pub(crate) fn uptime(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     let clock = format!("{hours}:{minutes:02}:{:02}", seconds % 60);
     if days == 0 { clock } else { format!("{}, {clock}", counted(days, "day")) }

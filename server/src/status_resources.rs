@@ -58,6 +58,16 @@ impl RateHistory {
         WINDOWS.iter().filter_map(|window| self.rate(*window, last)).collect()
     }
 
+    /// Returns the requests per second of the last minute, one number for each time between two records, the oldest first.
+    pub(crate) fn request_rates(&self) -> Vec<f64> {
+        let times = self.0.iter().zip(self.0.iter().skip(1));
+        let rates = times.map(|(first, last)| {
+            let seconds = last.at.saturating_duration_since(first.at).as_secs_f64();
+            last.requests.saturating_sub(first.requests) as f64 / seconds.max(0.1)
+        });
+        rates.collect()
+    }
+
     fn rate(&self, window: Duration, last: Sample) -> Option<Rates> {
         let is_within = |sample: &&Sample| last.at.saturating_duration_since(sample.at) <= window;
         let first = self.0.iter().find(is_within)?;
@@ -184,6 +194,8 @@ mod tests {
         assert_eq!((rates[0].connections_per_second, rates[0].sent_bytes_per_second), (10.0, 10_000.0));
         assert_eq!(rates[0].to_string(), "100 requests/s, 10 connections/s, 9.8 KiB/s over 10 s");
         assert!(history.0.len() <= SAMPLES_MAX);
+        let rates = history.request_rates();
+        assert_eq!((rates.len(), rates[0], rates[rates.len() - 1]), (40, 10.0, 100.0));
         assert!(history.rates(&totals(0), at(1_000)).is_empty(), "no sample is recent");
     }
 

@@ -40,6 +40,13 @@ impl Compiler<'_> {
                 return None;
             }
             #[cfg(feature = "program")]
+            model::Action::StatusPage { .. } => Action::StatusPage(self.carried.status_page()),
+            #[cfg(not(feature = "program"))]
+            model::Action::StatusPage { .. } => {
+                self.checked(at, Err::<(), _>("embedded sites have no live page; `selvedge run` does"))?;
+                return None;
+            }
+            #[cfg(feature = "program")]
             model::Action::Proxy(rules) => proxy(self, at, rules)?,
             #[cfg(feature = "program")]
             model::Action::Gateway(rules) => gateway(self, at, rules)?,

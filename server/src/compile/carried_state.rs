@@ -17,7 +17,7 @@ use crate::recorder::Recorder;
 use crate::resolver::Resolver;
 use crate::site::{ConnectionLimiter, GuessLimiter, LiveUsers, MetricsSlot, PasswordCache, RateLimiter, Root};
 #[cfg(feature = "program")]
-use crate::site::{GatewayLoad, Upstream, end_checks};
+use crate::site::{GatewayLoad, StatusFeed, StatusPage, Upstream, end_checks};
 #[cfg(feature = "program")]
 use crate::traces::SpanExporter;
 use selvedge::ContentCoder;
@@ -83,6 +83,12 @@ pub(crate) struct CarriedState {
     /// What sends traces. A command that does not serve has none.
     #[cfg(feature = "program")]
     pub(super) exporter: Option<Arc<SpanExporter>>,
+    /// The events of live pages, independent of settings.
+    #[cfg(feature = "program")]
+    status_feed: Arc<StatusFeed>,
+    /// In force until the configuration is replaced.
+    #[cfg(feature = "program")]
+    status_streams: ResponseLease,
 }
 
 /// What a serving process has beside its configuration.
@@ -103,6 +109,8 @@ pub(crate) struct ServingState {
     pub(crate) recorder: Option<Arc<Recorder>>,
     /// What sends traces.
     pub(crate) exporter: Arc<SpanExporter>,
+    /// The events of live pages.
+    pub(crate) status_feed: Arc<StatusFeed>,
 }
 
 impl CarriedState {
@@ -126,6 +134,8 @@ impl CarriedState {
             #[cfg(feature = "program")]
             exporter: earlier.exporter.clone(),
             #[cfg(feature = "program")]
+            status_feed: earlier.status_feed.clone(),
+            #[cfg(feature = "program")]
             earlier_upstreams: earlier.used_upstreams(),
             ..Self::default()
         }
@@ -145,14 +155,23 @@ impl CarriedState {
     /// Creates the state of a server that starts.
     #[cfg(feature = "program")]
     pub(crate) fn serving(state: ServingState) -> Self {
-        let ServingState { automatic, resolver, cgi, cookie_secret, metrics, recorder, exporter } = state;
+        let ServingState { automatic, resolver, cgi, cookie_secret, metrics, recorder, exporter, status_feed } = state;
         let (automatic, exporter) = (Some(automatic), Some(exporter));
-        Self { automatic, resolver, cgi, cookie_secret, metrics, recorder, exporter, ..Self::default() }
+        let earlier = Self::default();
+        Self { automatic, resolver, cgi, cookie_secret, metrics, recorder, exporter, status_feed, ..earlier }
     }
 
-    /// Ends the leases of routes that the next configuration has changed or removed. Call it before the replacement.
+    /// Returns the live page of this configuration.
+    #[cfg(feature = "program")]
+    pub(super) fn status_page(&self) -> StatusPage {
+        StatusPage::new(self.status_feed.clone(), self.status_streams.clone())
+    }
+
+    /// Ends the leases of routes that the next configuration has changed or removed, and the streams of live pages. Call it
+    /// before the replacement.
     #[cfg(feature = "program")]
     pub(crate) fn end_leases(&self, next: &Self) {
+        self.status_streams.end();
         let ended = self.leases.iter().filter(|(text, _)| !next.leases.contains_key(*text));
         ended.for_each(|(_, lease)| lease.end());
     }

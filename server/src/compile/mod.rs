@@ -39,6 +39,8 @@ pub(crate) use carried_state::CarriedState;
 pub(crate) use carried_state::ServingState;
 #[cfg(feature = "program")]
 pub(crate) use limits::client as client_limits;
+#[cfg(feature = "program")]
+pub(crate) use random::random_bytes;
 use selvedge::Limits;
 #[cfg(feature = "program")]
 use selvedge::tls::TlsHost;

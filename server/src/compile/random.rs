@@ -1,7 +1,7 @@
 //! Random bytes of the kernel.
 
 /// Returns random bytes.
-pub(super) fn random_bytes<const COUNT: usize>() -> [u8; COUNT] {
+pub(crate) fn random_bytes<const COUNT: usize>() -> [u8; COUNT] {
     let mut bytes = [0; COUNT];
     let mut filled = 0;
     while filled < bytes.len() {

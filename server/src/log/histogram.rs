@@ -92,6 +92,13 @@ impl Latencies {
         self.buckets.iter_mut().zip(&earlier.buckets).for_each(|(sum, less)| *sum = sum.saturating_sub(*less));
     }
 
+    /// Counts a response.
+    pub(crate) fn count_time(&mut self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.buckets[bucket_of(ns)] += 1;
+        self.max_ns = self.max_ns.max(ns);
+    }
+
     pub(super) fn add_histogram(&mut self, histogram: &Histogram) {
         self.buckets.iter_mut().zip(&histogram.buckets).for_each(|(sum, more)| *sum += more.get());
         self.max_ns = self.max_ns.max(histogram.max_ns.get());

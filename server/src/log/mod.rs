@@ -35,6 +35,7 @@ mod tests;
 
 pub(crate) use access::{Format, FormatProblem};
 pub(crate) use error::canonical;
+pub(crate) use histogram::Latencies;
 pub(crate) use logs::{LogProblem, Logs};
 pub(crate) use metrics::{CounterDetails, Counters};
 pub(crate) use observer::{LogObserver, PENDING_BYTES_MAX};

@@ -18,8 +18,8 @@ mod writer;
 pub(crate) use dump::{read_dump, write_dump};
 pub(crate) use filter::{LastQuery, StatusRange, request_id};
 pub(crate) use layout::RING_BYTES;
-pub(crate) use reader::select;
-pub(crate) use record::RequestRecord;
+pub(crate) use reader::{ranks_since, record_of, select};
+pub(crate) use record::{RecordRank, RequestRecord};
 pub(crate) use writer::RecorderHandle;
 
 use labels::LabelWriter;

@@ -2,7 +2,7 @@
 
 use super::filter::LastQuery;
 use super::layout::{FORMAT, HEADER_FORMAT, HEADER_RINGS, RECORD_NUMBERS, RECORDS, record_at, ring_count, words_for};
-use super::record::RequestRecord;
+use super::record::{RecordRank, RequestRecord};
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -18,6 +18,20 @@ pub(crate) fn select(memory: &[AtomicU64], query: &LastQuery) -> Vec<RequestReco
     selected.sort_by_key(|record| Reverse((record.completed_micros, record.id)));
     selected.truncate(query.count());
     selected
+}
+
+/// Returns what ranks the records since a time in microseconds since 1970, those of a ring from the newest one on.
+pub(crate) fn ranks_since(memory: &[AtomicU64], since_micros: u64) -> impl Iterator<Item = RecordRank> {
+    (0..rings(memory)).flat_map(move |ring| {
+        let ranks = newest_first(memory, ring).map(move |(number, numbers)| RecordRank::of((ring, number), &numbers));
+        ranks.take_while(move |rank| rank.completed_micros >= since_micros)
+    })
+}
+
+/// Returns the record with an id; `None` if it was replaced.
+pub(crate) fn record_of(memory: &[AtomicU64], (ring, number): (usize, u64)) -> Option<RequestRecord> {
+    let numbers = (ring < rings(memory)).then(|| read(memory, ring, number)).flatten()?;
+    Some(RequestRecord::of((ring, number), &numbers, memory))
 }
 
 /// Returns the number of rings.
@@ -37,12 +51,14 @@ fn find(memory: &[AtomicU64], (ring, number): (usize, u64)) -> Option<RequestRec
 
 /// Returns the complete records of a ring, the newest one first.
 fn records(memory: &[AtomicU64], ring: usize) -> impl Iterator<Item = RequestRecord> {
+    newest_first(memory, ring).map(move |(number, numbers)| RequestRecord::of((ring, number), &numbers, memory))
+}
+
+/// Returns the number and the numbers of each complete record of a ring, the newest one first.
+fn newest_first(memory: &[AtomicU64], ring: usize) -> impl Iterator<Item = (u64, [u64; RECORD_NUMBERS])> {
     let count = memory[ring_count(ring)].load(Ordering::Acquire);
     let oldest = count.saturating_sub(RECORDS as u64);
-    let numbers = (oldest..count).rev();
-    numbers.filter_map(move |number| {
-        read(memory, ring, number).map(|numbers| RequestRecord::of((ring, number), &numbers, memory))
-    })
+    (oldest..count).rev().filter_map(move |number| Some((number, read(memory, ring, number)?)))
 }
 
 /// Reads the numbers of a record; `None` if it is being written or was replaced.

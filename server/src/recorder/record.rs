@@ -142,6 +142,36 @@ fn set_phases(phases: &PhaseTimes, numbers: &mut [u64; RECORD_NUMBERS]) {
     }
 }
 
+/// What ranks a request among others, without its texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordRank {
+    /// As that of [`RequestRecord`].
+    pub(crate) id: (usize, u64),
+    /// When the response was complete, in microseconds since 1970.
+    pub(crate) completed_micros: u64,
+    pub(crate) status: u16,
+    /// As [`RequestRecord::response_micros`].
+    pub(crate) response_micros: u32,
+}
+
+impl RecordRank {
+    /// Reads the rank of a record from its numbers.
+    pub(super) fn of(id: (usize, u64), numbers: &[u64; RECORD_NUMBERS]) -> Self {
+        Self {
+            id,
+            completed_micros: numbers[1],
+            status: numbers[4] as u16,
+            response_micros: (numbers[9] as u32).saturating_sub(phase_micros(numbers, RequestPhase::Send)),
+        }
+    }
+}
+
+/// Returns the time of a phase from the numbers of a record.
+fn phase_micros(numbers: &[u64; RECORD_NUMBERS], phase: RequestPhase) -> u32 {
+    let index = phase as usize;
+    (numbers[PHASES + index / 2] >> (32 * (index % 2))) as u32
+}
+
 /// A recorded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestRecord {
@@ -190,9 +220,8 @@ impl RequestRecord {
         let client = Ipv6Addr::from_bits(u128::from(client_high) << 64 | u128::from(client_low));
         let (flags, length) = (packed >> 24 & 0xff, (packed >> 40 & 0xff) as usize);
         let mut phases = PhaseTimes::default();
-        for (index, phase) in RequestPhase::ALL.into_iter().enumerate() {
-            let micros = low(numbers[PHASES + index / 2] >> (32 * (index % 2)));
-            phases.set(phase, Duration::from_micros(micros.into()));
+        for phase in RequestPhase::ALL {
+            phases.set(phase, Duration::from_micros(phase_micros(numbers, phase).into()));
         }
         let version = Version::ALL.get((packed >> 16 & 0xff) as usize).copied();
         let site = text_of(low(places), memory);
@@ -229,5 +258,11 @@ impl RequestRecord {
             elapsed_micros: low(times),
             phases,
         }
+    }
+
+    /// Returns the time from the complete head to the begin of the response in microseconds. The client has no part in it,
+    /// unless it sends content slowly.
+    pub(crate) fn response_micros(&self) -> u32 {
+        self.elapsed_micros.saturating_sub(self.phases.micros(RequestPhase::Send))
     }
 }

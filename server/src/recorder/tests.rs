@@ -1,7 +1,9 @@
 //! Rings that are written while they are read, that are full, and that are dumped.
 
 use super::layout::RECORDS;
-use super::{LastQuery, Recorder, RecorderHandle, RequestRecord, read_dump, select, write_dump};
+use super::{
+    LastQuery, Recorder, RecorderHandle, RequestRecord, ranks_since, read_dump, record_of, select, write_dump,
+};
 use selvedge::detached::DetachedRequest;
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::Version;
@@ -165,5 +167,30 @@ fn a_host_is_recorded_unless_it_is_the_name_of_the_site() {
         let record = recorded(site, host, path);
         assert_eq!((format!("{} {}", record.host, record.target).as_str(), record.is_target_cut), (expected, is_cut));
         assert_eq!((record.site.as_str(), record.method.as_str(), record.status), (site, "GET", 400));
+    }
+}
+
+#[test]
+fn ranks_are_those_of_the_records_since_a_time() {
+    let recorder = Arc::new(Recorder::new(2).unwrap());
+    let handle = handle(&recorder);
+    (1..=RECORDS as u32 + 9).for_each(|number| record(&handle, number));
+    let other = handle.clone();
+    thread::scope(|scope| scope.spawn(move || record(&other, 7)).join().unwrap());
+    let memory = recorder.numbers();
+    let since = RECORDS as u64 + 8;
+    let ranks: Vec<_> = ranks_since(memory, since).collect();
+    assert_eq!(ranks.iter().map(|rank| rank.completed_micros).collect::<Vec<_>>(), [since + 1, since]);
+    let all: Vec<_> = ranks_since(memory, 0).collect();
+    assert_eq!(all.len(), RECORDS + 1, "a full ring, and one with a record");
+    for rank in [ranks[0], all[RECORDS]] {
+        let record = record_of(memory, rank.id).unwrap();
+        assert_whole(&record);
+        // Every phase took as long as the whole.
+        assert_eq!((rank.response_micros, record.response_micros()), (0, 0));
+        assert_eq!((rank.id, rank.completed_micros, rank.status), (record.id, record.completed_micros, record.status));
+    }
+    for replaced in [(0, 0), (0, u64::from(u32::MAX)), (2, 0)] {
+        assert_eq!(record_of(memory, replaced), None, "{replaced:?}");
     }
 }

@@ -4,10 +4,12 @@ use super::LiveServer;
 use crate::log::Totals;
 use crate::metrics::{MetricsData, ProcessFacts};
 use crate::process::{all_counts, dump_recorder, hand_over_counts};
+use crate::snapshot::certificate_expiry;
 use crate::status::{
     ConfigurationStatus, ConnectionStatus, DryRunCount, LatencyStatus, LogStatus, RequestStatus, SentBytes,
     ServerStatus, SiteStatus, TraceStatus,
 };
+use crate::status_page::{CertificateExpiry, PageFacts};
 use crate::status_resources::{DescriptorStatus, MemoryStatus};
 use std::time::{Duration, Instant};
 
@@ -70,6 +72,16 @@ impl LiveServer {
             connections_max: self.connections_max,
         };
         MetricsData::of(&self.snapshot, process, self.handle.connection_stats(STATS_TIMEOUT))
+    }
+
+    /// Returns what the live page shows. Waits for workers at most one second.
+    pub(crate) fn page_facts(&self) -> PageFacts {
+        PageFacts { status: self.status(), request_rates: self.rates.request_rates() }
+    }
+
+    /// Returns when certificates expire.
+    pub(crate) fn certificate_expiry(&self) -> CertificateExpiry {
+        certificate_expiry(&self.snapshot)
     }
 
     /// Returns what this process has counted.

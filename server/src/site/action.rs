@@ -7,6 +7,8 @@ use super::gateway::GatewayRules;
 use super::metrics::MetricsSlot;
 #[cfg(feature = "configuration")]
 use super::proxy::ProxyRules;
+#[cfg(feature = "program")]
+use super::status_page::StatusPage;
 use crate::syntax::{RequestValues, Template, TextTemplate};
 use bytes::Bytes;
 use selvedge::proto::field::Fields;
@@ -31,6 +33,9 @@ pub(crate) enum Action {
     DryRunDeny(Arc<DenialCounter>),
     /// Responds with the metrics of the server.
     Metrics(Arc<MetricsSlot>),
+    /// Responds with the live page of the server and its events.
+    #[cfg(feature = "program")]
+    StatusPage(StatusPage),
     /// Forwards the request to a server of a group.
     #[cfg(feature = "configuration")]
     Proxy(Arc<ProxyRules>),
@@ -53,6 +58,8 @@ impl Action {
             | Self::Deny(_)
             | Self::DryRunDeny(_)
             | Self::Metrics(_) => false,
+            #[cfg(feature = "program")]
+            Self::StatusPage(_) => false,
         }
     }
 

@@ -34,6 +34,8 @@ mod service;
 mod single_flight;
 mod site_state;
 mod step_recorder;
+#[cfg(feature = "program")]
+mod status_page;
 mod step_texts;
 
 #[cfg(all(test, feature = "configuration"))]
@@ -72,6 +74,10 @@ pub(crate) use proxy::{
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
 pub(crate) use step_recorder::{Producer, Step, StepOrigin, Verdict};
+#[cfg(feature = "program")]
+pub(crate) use status_page::{
+    STATUS_PAGES_MAX, STATUS_STREAMS_MAX, StatusFeed, StatusPage, StatusPageText, StatusSource,
+};
 
 #[cfg(test)]
 mod tests;

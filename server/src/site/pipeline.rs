@@ -23,6 +23,8 @@ use super::methods::{discard_content, limit_content, redirect_to_path, respond_t
 use super::metrics::MetricsSlot;
 use super::route_table::{AccessScope, CacheScope, FoundRoute, Route, RouteMatch, Site};
 use super::site_state::SiteState;
+#[cfg(feature = "program")]
+use super::status_page::StatusPage;
 use crate::syntax::{Captures, RequestValues, Template, absolute_path};
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
@@ -247,6 +249,8 @@ impl<'t> Pipeline<'t> {
             Action::DryRunDeny(_) => unreachable!("a look-up passes over such a route"),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
             Action::Metrics(metrics) => routed(self.metrics(metrics, request).await, ResponseSource::Configured),
+            #[cfg(feature = "program")]
+            Action::StatusPage(page) => routed(self.status_page(page, request).await, ResponseSource::Configured),
             #[cfg(feature = "configuration")]
             Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, (path, &text), route) => {
                 routed(Response::error(StatusCode::NOT_FOUND).log_reason(UNLIKE), ResponseSource::Generated)
@@ -280,6 +284,15 @@ impl<'t> Pipeline<'t> {
         match self.recorder() {
             None => Box::pin(metrics.respond(request)).await,
             Some(_) => MetricsSlot::explain(request),
+        }
+    }
+
+    /// Responds with the live page or its events. Makes nothing for a request that is only explained.
+    #[cfg(feature = "program")]
+    async fn status_page(&self, page: &StatusPage, request: &Request) -> Response {
+        match self.recorder() {
+            None => Box::pin(page.respond(request)).await,
+            Some(_) => StatusPage::explain(request),
         }
     }
 

@@ -90,6 +90,8 @@ pub(super) fn record_action<'v>(
         Action::Respond(_) => ("respond", "a response of the configuration".to_owned()),
         Action::Deny(_) | Action::DryRunDeny(_) => ("deny", "the route denies every request".to_owned()),
         Action::Metrics(_) => ("metrics", "the metrics of the server".to_owned()),
+        #[cfg(feature = "program")]
+        Action::StatusPage(_) => ("status-page", "the live page of the server, or its events".to_owned()),
         #[cfg(feature = "configuration")]
         Action::Proxy(rules) => ("proxy", format!("forward to a server of {}", rules.upstream.rules().name)),
         #[cfg(feature = "configuration")]

@@ -11,6 +11,7 @@ mod rewrites;
 mod route;
 mod server;
 mod site;
+mod status_page;
 mod tls;
 mod traces;
 mod unreachable_routes;
@@ -39,6 +40,7 @@ pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<Mach
         has_tls: false,
         acme: None,
         listeners: Vec::new(),
+        is_local: false,
         upstreams: Vec::new(),
         has_invalid_upstream: false,
         expectations: Vec::new(),
@@ -56,6 +58,8 @@ struct Builder<'r, 'a> {
     acme: Option<Acme>,
     /// The listeners, once they are known.
     listeners: Vec<Listener>,
+    /// Whether only clients of this machine reach the server, and no proxy for others is among them.
+    is_local: bool,
     /// The upstreams that are declared, and the groups of URLs in routes.
     upstreams: Vec<KnownUpstream>,
     /// Whether an upstream has a problem that hides its name.
@@ -76,6 +80,8 @@ struct Inherited {
     body_bytes_max: u64,
     compress: Switch,
     access: AccessSettings,
+    /// Whether clients need a certificate, or a rule about them has a problem.
+    restricts_clients: bool,
 }
 
 /// An upstream with what is known of its text.

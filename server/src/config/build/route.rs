@@ -3,6 +3,7 @@
 use super::gateway::gateway;
 use super::proxy::{check_file_settings, proxy};
 use super::site::{clean_urls, trailing_slash};
+use super::status_page::check_status_page;
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
@@ -29,6 +30,7 @@ impl Builder<'_, '_> {
         check_rewrite(block, &mut self.reader.problems);
         let access = self.access(block, &site.access);
         let action = self.action(item, (&patterns, &wildcards), site);
+        check_status_page(self, block, site, (&access, &when));
         let response_settings = self.response_settings(block, site.root.as_ref(), &wildcards);
         // The conditions of a route with a problem may not be those that are meant.
         if !item.has_problem && self.reader.problems.len() == problems_before {
@@ -83,6 +85,7 @@ impl Builder<'_, '_> {
             "rewrite" => Action::Rewrite { target: self.target(item.first(), wildcards) },
             "respond" => self.respond(item, wildcards),
             "metrics" => Action::Metrics,
+            "status-page" => Action::StatusPage { public: Switch::from(item.required("public").flag()) },
             "proxy" => {
                 check_file_settings(route.block(), item, &mut self.reader.problems);
                 Action::Proxy(proxy(self, item, (patterns, wildcards)))

@@ -56,6 +56,8 @@ impl Builder<'_, '_> {
         let metrics = metrics(self, top, (&listeners, remote_control.as_ref()));
         let traces = traces(self, top);
         self.listeners.clone_from(&listeners);
+        let are_loopback = listeners.iter().all(|listener| listener.address.is_loopback());
+        self.is_local = are_loopback && !top.has_any(&["trusted-proxies"]);
         self.has_invalid_upstream = top.has_any_invalid(&["upstream"]);
         declared_upstreams(self, top);
         let sites = self.sites(top, limits.body_bytes_max);

@@ -2,6 +2,7 @@
 
 use super::expect::{ExpectingSite, add_expectations};
 use super::rewrites::check_rewrites;
+use super::status_page::restricts_clients;
 use super::tls::site_tls;
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status, text_template};
@@ -53,6 +54,7 @@ impl Builder<'_, '_> {
             body_bytes_max: block.get("body-bytes-max").map_or(body_bytes_max, |item| item.first().number()),
             compress: Switch::from(block.get("compress").is_some_and(|item| item.first().flag())),
             access: self.access(block, &AccessSettings::default()),
+            restricts_clients: restricts_clients(block),
         };
         let files = inherited.root.clone().map(|root| inherited.files(root));
         let response_settings = self.response_settings(block, inherited.root.as_ref(), &Wildcards::default());

@@ -517,6 +517,7 @@ pub(crate) enum Action {
     Respond { status: u16, body: TextTemplate, content_type: String },
     Deny { status: u16, enforcement: Enforcement },
     Metrics,
+    StatusPage { public: Switch },
     Proxy(Proxy),
     Gateway(Gateway),
 }

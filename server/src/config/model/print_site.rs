@@ -308,6 +308,7 @@ impl Action {
                 lines.line(format_args!("deny status={status}{}", dry_run(*enforcement)))
             }
             Self::Metrics => lines.line("metrics"),
+            Self::StatusPage { public } => lines.line(format_args!("status-page public={}", flag(*public))),
             Self::Proxy(proxy) => proxy.write(lines),
             Self::Gateway(gateway) => gateway.write(lines),
         }

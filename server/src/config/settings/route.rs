@@ -11,8 +11,20 @@ const FILES: &[BlockKind] = &[BlockKind::Files];
 const FILES_AND_PHP: &[BlockKind] = &[BlockKind::Files, BlockKind::Php];
 
 /// The actions. A route has exactly one.
-pub(crate) const ACTIONS: [&str; 11] =
-    ["files", "redirect", "rewrite", "respond", "deny", "metrics", "proxy", "php", "fastcgi", "scgi", "cgi"];
+pub(crate) const ACTIONS: [&str; 12] = [
+    "files",
+    "redirect",
+    "rewrite",
+    "respond",
+    "deny",
+    "metrics",
+    "status-page",
+    "proxy",
+    "php",
+    "fastcgi",
+    "scgi",
+    "cgi",
+];
 
 pub(super) const SETTINGS: &[Setting] = &[
     setting(ROUTE, "when", "Further conditions for the route to match. All of them have to hold.")
@@ -238,4 +250,20 @@ pub(super) const SETTINGS: &[Setting] = &[
              sites, routes and upstreams, so `ip-access` or `basic-auth` decides who gets them: [metrics.md](metrics.md).",
         )
         .example("route \"/metrics\" {\n    ip-access { allow \"10.0.0.0/8\"; }\n    metrics\n}"),
+    setting(ROUTE, "status-page", "Action: responds with a page about the server that is updated each second.")
+        .properties(&[property(
+            "public",
+            ValueKind::Flag,
+            DefaultValue::Text("#false"),
+            "Lets every client see the page, with the addresses and paths of requests.",
+        )])
+        .if_absent("no action")
+        .details(
+            "The page has rates, response times, connections, the slowest and the failed requests, upstreams, certificates, and \
+             limits in dry-run mode. It works without JavaScript, too. Without `public=#true`, the route needs a rule about \
+             clients, of its own or of its site: `basic-auth`, `ip-access` with `allow`, `client-certificates \"required\"`, or \
+             the condition `client` or `client-certificate`. If every listener has a loopback address and no proxy is trusted, it \
+             needs none. A process has at most 32 open pages: [metrics.md](metrics.md#the-live-page).",
+        )
+        .example("route \"/status\" {\n    basic-auth file=\"admins.htpasswd\"\n    status-page\n}"),
 ];

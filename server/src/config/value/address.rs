@@ -21,6 +21,15 @@ pub(crate) enum Address {
 const HTTPS_PORT: u16 = 443;
 
 impl Address {
+    /// Whether only clients of this machine reach it by the network. A Unix socket is for a proxy, whose clients may be any.
+    pub(crate) fn is_loopback(&self) -> bool {
+        match self {
+            Self::Inet(address) => address.ip().is_loopback(),
+            Self::Name { host, .. } => host.eq_ignore_ascii_case("localhost"),
+            Self::Unix(_) | Self::Inherited(_) => false,
+        }
+    }
+
     /// Whether the port is that of https.
     pub(crate) fn has_https_port(&self) -> bool {
         match self {

@@ -14,6 +14,7 @@ mod replaced;
 mod settings;
 mod site_logs;
 mod status;
+mod status_page;
 mod tls;
 mod traces;
 mod upstreams;

@@ -152,6 +152,18 @@ impl Client {
         }
     }
 
+    /// Receives past the text, and returns what follows up to the end of its line.
+    pub(crate) fn receive_line_past(&mut self, text: &str) -> String {
+        self.receive_past(text);
+        loop {
+            if let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.input.drain(..=end).collect();
+                return String::from_utf8(line).expect("the line is UTF-8").trim_end().to_owned();
+            }
+            assert!(self.read_more() > 0, "the connection was closed in a line after {text:?}");
+        }
+    }
+
     /// Asserts that the program closes the connection without sending more bytes.
     pub(crate) fn assert_closed(&mut self) {
         assert_eq!(self.read_more(), 0, "received bytes instead of the close");

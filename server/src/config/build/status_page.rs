@@ -1,0 +1,50 @@
+//! Checks that the live page of the server is not public by mistake.
+
+use super::{Builder, Inherited};
+use crate::config::model::{AccessSettings, Condition, ConfiguredAccess, Enforcement, Satisfy, When};
+use crate::config::problem::Problem;
+use crate::config::tree::Block;
+
+/// Reports a `status-page` that every client can see and that does not state so.
+pub(super) fn check_status_page(
+    builder: &mut Builder<'_, '_>,
+    route: &Block,
+    site: &Inherited,
+    (access, when): (&AccessSettings, &When),
+) {
+    let Some(item) = route.get("status-page") else { return };
+    let is_about_client =
+        |condition: &Condition| matches!(condition, Condition::Client(_) | Condition::ClientCertificate(_));
+    let is_restricted = site.restricts_clients
+        || lets_some_pass(access)
+        || when.conditions.iter().any(is_about_client)
+        // A rule with a problem counts as present.
+        || route.has_any_invalid(&["basic-auth", "ip-access", "when"]);
+    if is_restricted || builder.is_local || item.required("public").flag() {
+        return;
+    }
+    let problem = Problem::new(item.at, "a `status-page` that every client can see");
+    let instead =
+        "write `basic-auth` or `ip-access { allow ...; }` in the route or its site, or `status-page public=#true`";
+    builder.problem(problem.suggest(instead));
+}
+
+/// Whether clients of a site need a certificate, or a rule of the site about clients has a problem.
+pub(super) fn restricts_clients(site: &Block) -> bool {
+    let certificates = site.get("client-certificates");
+    certificates.is_some_and(|item| item.first().text() != "optional")
+        || site.has_any_invalid(&["basic-auth", "ip-access", "client-certificates"])
+}
+
+/// Whether access rules let only some clients pass.
+fn lets_some_pass(access: &AccessSettings) -> bool {
+    let by_address = access.ip_access.as_ref().is_some_and(|rules| {
+        rules.enforcement == Enforcement::Enforce && rules.default_access == ConfiguredAccess::Deny
+    });
+    let by_password = access.basic_auth.is_some();
+    match access.satisfy {
+        Satisfy::All => by_address || by_password,
+        // A client that passes one of both rules passes.
+        Satisfy::Any => by_address && by_password,
+    }
+}
