@@ -1,11 +1,11 @@
-//! `selvedge reload`, `stop`, `upgrade`, `reopen-logs` and `status`, from top to bottom.
+//! `selvedge reload`, `stop`, `upgrade`, `reopen-logs` and `status`, from top to bottom, and the status for `selftest`.
 
 use crate::cli::ControlArgs;
 use crate::config::{self, ControlSettings};
 use crate::config_path;
 use crate::log::print_line;
 use crate::preflight::Disk;
-use crate::process::{ControlCommand, ControlReply, call, stop};
+use crate::process::{ControlCommand, ControlReply, StatusFormat, call, stop};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -51,6 +51,21 @@ pub(crate) fn run(options: &ControlArgs, command: ControlCommand) -> ExitCode {
             file.display()
         )),
         (Err(text), None) => refuse(&text),
+    }
+}
+
+/// Returns the status of a running server as JSON.
+///
+/// # Errors
+/// If no configuration is found, no server has its control socket, or the server refuses.
+pub(crate) fn status_json(options: &ControlArgs) -> Result<String, String> {
+    let control = match &options.control {
+        Some(control) => control.clone(),
+        None => config::control_settings(&config_path::find(&options.config)?, &Disk).socket,
+    };
+    match call(&control, ControlCommand::Status(StatusFormat::Json))? {
+        ControlReply::Done(text) => Ok(text),
+        ControlReply::Refused(text) => Err(text),
     }
 }
 

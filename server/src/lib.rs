@@ -66,6 +66,8 @@ mod root_warnings;
 #[cfg(feature = "program")]
 mod run;
 #[cfg(feature = "program")]
+mod selftest;
+#[cfg(feature = "program")]
 mod serve;
 #[cfg(feature = "program")]
 mod shell_completions;

@@ -3,7 +3,9 @@
 use crate::process;
 use crate::process::{ControlCommand, StatusFormat};
 use crate::trust::{self, TrustCommand};
-use crate::{check, cli, control_client, fmt, hash_password, log, manual_pages, proxy, run, serve, shell_completions};
+use crate::{
+    check, cli, control_client, fmt, hash_password, log, manual_pages, proxy, run, selftest, serve, shell_completions,
+};
 use clap::FromArgMatches;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -50,6 +52,7 @@ pub fn run_program() -> ExitCode {
             let format = if options.json { StatusFormat::Json } else { StatusFormat::Text };
             return control_client::run(&options.control, ControlCommand::Status(format));
         }
+        cli::Command::Selftest(options) => return selftest::run(&options),
         cli::Command::Trust(options) => return trust::run(&options.config, TrustCommand::Trust),
         cli::Command::HashPassword(options) => hash_password::run(&options),
         cli::Command::Completions(options) => shell_completions::print(options.shell),
