@@ -34,7 +34,7 @@ FLOORS = {
         ["site", "log", "certificates"],
         ["process", "cli"],
         ["compile resolver upstream_log snapshot reload_outcome reload config_diff explanation expectations listeners memory_budget metrics last_requests preflight remote_control root_warnings certificate_warnings certificate_status upstream_status status status_page status_resources watched_lists"],
-        ["embed", "config_path run check control_client explain fmt hash_password manual_pages options_server serve shell_completions site_urls proxy trust"],
+        ["embed", "config_path run check control_client explain fmt hash_password manual_pages options_server selftest serve shell_completions site_urls proxy trust"],
         ["program lib main"],
     ],
     "cases": [["cases"]],

@@ -1,9 +1,11 @@
 //! The command line.
 
 mod foreign_flags;
+mod selftest_args;
 mod serve_args;
 
 pub(crate) use foreign_flags::with_tips;
+pub(crate) use selftest_args::SelftestArgs;
 pub(crate) use serve_args::{HeaderArg, ServeArgs, UserArg};
 
 use crate::config::value::{check_forwarded_host, check_server};
@@ -71,6 +73,8 @@ pub(crate) enum Command {
     Last(LastArgs),
     /// Show the certificates that a running server gets by itself
     Certificates(StatusArgs),
+    /// Send small attacks to one's own server, and report which limit held
+    Selftest(SelftestArgs),
     /// Let this machine and its browsers trust the server's own authority
     Trust(TrustArgs),
     /// Undo `selvedge trust`

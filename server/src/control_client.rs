@@ -1,4 +1,5 @@
-//! `selvedge reload`, `stop`, `upgrade`, `reopen-logs`, `status` and `last`, from top to bottom.
+//! `selvedge reload`, `stop`, `upgrade`, `reopen-logs`, `status` and `last`, from top to bottom, and the status for
+//! `selftest`.
 
 use crate::cli::{ConfigArgs, ControlArgs, LastArgs};
 use crate::config::{self, ControlSettings};
@@ -6,7 +7,7 @@ use crate::config_path;
 use crate::last_requests;
 use crate::log::print_line;
 use crate::preflight::Disk;
-use crate::process::{ControlCommand, ControlReply, call, stop};
+use crate::process::{ControlCommand, ControlReply, StatusFormat, call, stop};
 use crate::recorder::{LastQuery, read_dump};
 use std::io::{self, Write};
 use std::path::Path;
@@ -96,6 +97,21 @@ pub(crate) fn last(options: &LastArgs) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => refuse(&format!("cannot read {}: {error}", dump.display())),
+    }
+}
+
+/// Returns the status of a running server as JSON.
+///
+/// # Errors
+/// If no configuration is found, no server has its control socket, or the server refuses.
+pub(crate) fn status_json(options: &ControlArgs) -> Result<String, String> {
+    let control = match &options.control {
+        Some(control) => control.clone(),
+        None => config::control_settings(&config_path::find(&options.config)?, &Disk).socket,
+    };
+    match call(&control, ControlCommand::Status(StatusFormat::Json))? {
+        ControlReply::Done(text) => Ok(text),
+        ControlReply::Refused(text) => Err(text),
     }
 }
 

@@ -82,6 +82,8 @@ mod root_warnings;
 #[cfg(feature = "program")]
 mod run;
 #[cfg(feature = "program")]
+mod selftest;
+#[cfg(feature = "program")]
 mod serve;
 #[cfg(feature = "program")]
 mod shell_completions;

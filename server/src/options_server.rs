@@ -68,7 +68,7 @@ pub(crate) fn run(mut configuration: Configuration, driver: Driver, shown: &Pres
     let snapshot = Snapshot::prepare(&mut configuration, started, &Options(""), process::connect);
     let snapshot = snapshot.map_err(|refusal| refusal_in_lines(&refusal))?;
     let (endpoints, listeners) = listeners.into_parts();
-    serving.set_shutdown_timeout(snapshot.shutdown_timeout());
+    serving.set_shutdown_timeout(snapshot.limits().shutdown_timeout);
     snapshot.apply_automatic_certificates();
     snapshot.observe_upstreams();
     start_threads(&configuration, state);

@@ -4,7 +4,8 @@ use crate::process;
 use crate::process::{ControlCommand, StatusFormat};
 use crate::trust::{self, TrustCommand};
 use crate::{
-    check, cli, control_client, explain, fmt, hash_password, log, manual_pages, proxy, run, serve, shell_completions,
+    check, cli, control_client, explain, fmt, hash_password, log, manual_pages, proxy, run, selftest, serve,
+    shell_completions,
 };
 use clap::FromArgMatches;
 use std::ffi::OsString;
@@ -54,6 +55,7 @@ pub fn run_program() -> ExitCode {
             return control_client::run(&options.control, ControlCommand::Status(format));
         }
         cli::Command::Last(options) => return control_client::last(&options),
+        cli::Command::Selftest(options) => return selftest::run(&options),
         cli::Command::Trust(options) => return trust::run(&options.config, TrustCommand::Trust),
         cli::Command::HashPassword(options) => hash_password::run(&options),
         cli::Command::Completions(options) => shell_completions::print(options.shell),

@@ -305,7 +305,7 @@ impl LiveServer {
         self.snapshot.end_leases(&next);
         self.app_handle.replace(&next.app_version(self.workers, listeners.next()));
         let places = listeners.apply(&self.serving_process, &self.handle);
-        self.serving_process.set_shutdown_timeout(next.shutdown_timeout());
+        self.serving_process.set_shutdown_timeout(next.limits().shutdown_timeout);
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
         report_configuration(&self.serving_process, self.snapshot.number);

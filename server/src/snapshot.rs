@@ -27,7 +27,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 /// What the connections of one configuration are served with.
 #[derive(Debug)]
@@ -383,9 +382,9 @@ impl Snapshot {
         self.limits.connections_max
     }
 
-    /// Returns the shutdown timeout.
-    pub(crate) fn shutdown_timeout(&self) -> Duration {
-        self.limits.shutdown_timeout
+    /// Returns the limits of clients. The connection limit is [`Self::connections_max`].
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Returns the counts of access rules in dry-run mode: site (`None` for the server), rule, and number of requests

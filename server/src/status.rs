@@ -5,7 +5,7 @@
 
 use crate::log::{NamedCounts, SiteTotals, Totals};
 use crate::process::StatusFormat;
-use crate::status_resources::{DescriptorStatus, MemoryStatus, Rates, bytes};
+use crate::status_resources::{DescriptorStatus, LimitStatus, MemoryStatus, Rates, bytes};
 use crate::traces::SpanCounts;
 use crate::upstream_status::GroupStatus;
 use selvedge::ConnectionStats;
@@ -33,6 +33,7 @@ pub(crate) struct ServerStatus {
     pub(crate) workers_unresponsive: usize,
     pub(crate) configuration: ConfigurationStatus,
     pub(crate) listeners: Vec<String>,
+    pub(crate) limits: LimitStatus,
     pub(crate) connections: ConnectionStatus,
     pub(crate) requests: RequestStatus,
     pub(crate) sent: SentBytes,

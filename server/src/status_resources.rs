@@ -1,7 +1,8 @@
-//! What the serving process uses of the machine, and how much it does in a second, for `status`.
+//! What the serving process uses of the machine, how much it does in a second, and its time limits, for `status`.
 
 use crate::log::Totals;
 use rustix::process::{Resource, getrlimit};
+use selvedge::Limits;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::fmt::{self, Display};
@@ -12,6 +13,27 @@ use std::time::{Duration, Instant};
 const WINDOWS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 /// Samples are as far apart as the checks of files, and a few more are kept than the longest window needs.
 const SAMPLES_MAX: usize = 64;
+
+/// The time limits of clients, in milliseconds.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LimitStatus {
+    pub(crate) header_timeout_ms: u64,
+    pub(crate) body_timeout_ms: u64,
+    pub(crate) send_timeout_ms: u64,
+    pub(crate) http2_settings_timeout_ms: u64,
+}
+
+impl LimitStatus {
+    pub(crate) fn of(limits: &Limits) -> Self {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            header_timeout_ms: ms(limits.header_timeout),
+            body_timeout_ms: ms(limits.body_timeout),
+            send_timeout_ms: ms(limits.send_timeout),
+            http2_settings_timeout_ms: limits.http2.settings_timeout_ms,
+        }
+    }
+}
 
 /// Counts at a time.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use crate::status::{
     ServerStatus, SiteStatus, TraceStatus,
 };
 use crate::status_page::{CertificateExpiry, PageFacts};
-use crate::status_resources::{DescriptorStatus, MemoryStatus};
+use crate::status_resources::{DescriptorStatus, LimitStatus, MemoryStatus};
 use std::time::{Duration, Instant};
 
 /// How long workers may take to report their connections. A slower one is reported as unresponsive.
@@ -46,6 +46,7 @@ impl LiveServer {
                 &stats,
             ),
             listeners: self.listeners.endpoints().map(ToString::to_string).collect(),
+            limits: LimitStatus::of(self.snapshot.limits()),
             connections: ConnectionStatus::of(&stats, self.connections_max, &totals),
             requests: RequestStatus::of(&totals),
             sent: SentBytes { head_bytes: totals.head_bytes, content_bytes: totals.content_bytes },

@@ -11,6 +11,7 @@ mod process;
 mod proxy;
 mod reload;
 mod replaced;
+mod selftest;
 mod settings;
 mod site_logs;
 mod status;

@@ -108,6 +108,9 @@ fn every_number_of_the_status_is_correct() {
     let in_force = json!({"file": file, "number": 2, "earlier": [{"number": 1, "connections": 1}]});
     assert_eq!(rows_then["configuration"], in_force);
     assert_eq!(rows_then["listeners"], json!([program.address().to_string()]));
+    let limits = json!({"header_timeout_ms": 10_000, "body_timeout_ms": 30_000, "send_timeout_ms": 30_000,
+        "http2_settings_timeout_ms": 10_000});
+    assert_eq!(rows_then["limits"], limits);
 
     let connections = &rows_then["connections"];
     assert!(connections["limit"].as_u64().expect("a number") >= 3);
