@@ -159,7 +159,7 @@ mod tests {
         let expected = [
             "now listen \"127.0.0.1:80\" http2=#true, before listen \"127.0.0.1:80\"",
             "limits: now fields-max 50, before fields-max 100",
-            "upstream u: now balance round-robin, before balance least-loaded",
+            "upstream u: now balance \"round-robin\", before balance \"least-loaded\"",
             "site a: now ip-access status=403 { deny \"192.0.2.2/32\" }, before ip-access status=403 { deny \"192.0.2.1/32\" }",
             "site a: now basic-auth realm=\"restricted\" wrong-max=20 wrong-time=\"10m\", before basic-auth \
              realm=\"restricted\" wrong-max=20 wrong-time=\"10m\"",
