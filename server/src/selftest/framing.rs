@@ -1,7 +1,7 @@
 //! Requests whose end two programs may see at different places, malformed heads, and paths out of a root.
 
 use super::attack::AttackText;
-use super::request_attack::ExpectedResponses::{AtMost, ContentRefusal, NoPasswords, Refusal};
+use super::request_attack::ExpectedResponses::{AtMost, NoPasswords, Refusal};
 use super::request_attack::RequestAttack;
 use super::request_attack::RequestInput::{Chunks, Fields, Whole};
 
@@ -174,7 +174,7 @@ pub(super) const ATTACKS: &[RequestAttack] = &[
             Chunks(b"1_0\r\nhello\r\n0"),
             Chunks(b"10000000000000005\r\nhello\r\n0"),
         ],
-        expected: ContentRefusal(&[400]),
+        expected: AtMost(1),
     },
     RequestAttack {
         text: AttackText {
@@ -191,7 +191,7 @@ pub(super) const ATTACKS: &[RequestAttack] = &[
             Chunks(b"5\r\nhello!!\r\n0"),
             Chunks(b"5\r\nhello0"),
         ],
-        expected: ContentRefusal(&[400]),
+        expected: AtMost(1),
     },
     RequestAttack {
         text: AttackText {
@@ -207,7 +207,7 @@ pub(super) const ATTACKS: &[RequestAttack] = &[
             Chunks(b"0\r\nAuthorization: Basic eDp5"),
             Chunks(b"0\r\nX : y"),
         ],
-        expected: ContentRefusal(&[400]),
+        expected: AtMost(1),
     },
     RequestAttack {
         text: AttackText {

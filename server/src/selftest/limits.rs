@@ -3,7 +3,7 @@
 use super::attack::{Attack, AttackArea, AttackOutcome, AttackText};
 use super::attack_connection::ReceiveOutcome;
 use super::received_responses::ReceivedResponses;
-use super::request_attack::ExpectedResponses::{ContentRefusal, Refusal};
+use super::request_attack::ExpectedResponses::{AtMost, Refusal};
 use super::request_attack::RequestAttack;
 use super::request_attack::RequestInput::{Repeated, Whole};
 use super::tested_server::TestedServer;
@@ -55,7 +55,7 @@ pub(super) const ATTACKS: &[RequestAttack] = &[
             limit: "chunk-extension-bytes-max",
         },
         inputs: &[Repeated(CHUNKED, b"5;aaaaaaaaa", 10_000, b"\r\nhello\r\n0\r\n\r\n")],
-        expected: ContentRefusal(&[400]),
+        expected: AtMost(1),
     },
     RequestAttack {
         text: AttackText {
@@ -65,7 +65,7 @@ pub(super) const ATTACKS: &[RequestAttack] = &[
             limit: "chunk-overhead-allowance",
         },
         inputs: &[Repeated(CHUNKED, b"1\r\na\r\n", 50_000, b"0\r\n\r\n")],
-        expected: ContentRefusal(&[400]),
+        expected: AtMost(1),
     },
     RequestAttack {
         text: AttackText {
@@ -88,7 +88,7 @@ pub(super) const ATTACKS: &[RequestAttack] = &[
                 b"\r\n\r\n",
             ),
         ],
-        expected: ContentRefusal(&[400, 431]),
+        expected: AtMost(1),
     },
     RequestAttack {
         text: AttackText {
@@ -98,7 +98,7 @@ pub(super) const ATTACKS: &[RequestAttack] = &[
             limit: "body-bytes-max",
         },
         inputs: &[Whole(b"POST %PATH% HTTP/1.1\r\nHost: %HOST%\r\nContent-Length: 1000000000000\r\n\r\nhello")],
-        expected: ContentRefusal(&[413]),
+        expected: AtMost(1),
     },
 ];
 

@@ -30,10 +30,8 @@ pub(super) enum RequestInput {
 pub(super) enum ExpectedResponses {
     /// One response with one of these statuses, then the end of the connection.
     Refusal(&'static [u16]),
-    /// One response, then the end of the connection. One of these statuses is expected, but an application may have
-    /// responded before it read the content.
-    ContentRefusal(&'static [u16]),
-    /// At most this many responses, then the end of the connection.
+    /// At most this many responses, then the end of the connection. For invalid content it is one with any status,
+    /// because an application may have responded before it read the content.
     AtMost(usize),
     /// Content without the first line of a file of passwords.
     NoPasswords,
@@ -147,7 +145,7 @@ impl ExpectedResponses {
         let is_refused = |wanted: &[u16]| statuses.first().is_none_or(|status| wanted.contains(status));
         let most = match self {
             Self::Refusal(wanted) if !is_refused(wanted) => return Some(AttackOutcome::failed(list())),
-            Self::Refusal(_) | Self::ContentRefusal(_) => 1,
+            Self::Refusal(_) => 1,
             Self::AtMost(most) => most,
             Self::NoPasswords => usize::MAX,
         };
@@ -190,7 +188,7 @@ mod tests {
         assert!(failed(expected, ok, open));
         assert!(failed(expected, &format!("{refused}{ok}"), ended));
         assert!(failed(expected, "\x15\x03", open));
-        let content = ExpectedResponses::ContentRefusal(&[400]);
+        let content = ExpectedResponses::AtMost(1);
         assert_eq!(judge(content, ok, open), None);
         assert_eq!(judge(content, ok, ended), Some(AttackOutcome::held("200 and close")));
         assert!(failed(content, ok, timed_out) && failed(content, &format!("{ok}{refused}"), ended));

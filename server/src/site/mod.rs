@@ -33,9 +33,9 @@ mod route_table;
 mod service;
 mod single_flight;
 mod site_state;
-mod step_recorder;
 #[cfg(feature = "program")]
 mod status_page;
+mod step_recorder;
 mod step_texts;
 
 #[cfg(all(test, feature = "configuration"))]
@@ -73,11 +73,11 @@ pub(crate) use proxy::{
 };
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
-pub(crate) use step_recorder::{Producer, Step, StepOrigin, Verdict};
 #[cfg(feature = "program")]
 pub(crate) use status_page::{
     STATUS_PAGES_MAX, STATUS_STREAMS_MAX, StatusFeed, StatusPage, StatusPageText, StatusSource,
 };
+pub(crate) use step_recorder::{Producer, Step, StepOrigin, Verdict};
 
 #[cfg(test)]
 mod tests;

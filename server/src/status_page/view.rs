@@ -153,13 +153,13 @@ pub(super) mod tests {
     use crate::recorder::RequestRecord;
     use crate::status::{
         ConfigurationStatus, ConnectionStatus, DryRunCount, LatencyStatus, LogStatus, RequestStatus, SentBytes,
-        SiteStatus,
+        SiteStatus, TraceStatus,
     };
-    use crate::status_resources::{DescriptorStatus, MemoryStatus};
+    use crate::status_resources::{DescriptorStatus, LimitStatus, MemoryStatus};
     use crate::upstream_status::{GroupStatus, TryCounts, UpstreamServerStatus};
-    use selvedge::ConnectionStats;
     use selvedge::proto::head::Version;
     use selvedge::service::PhaseTimes;
+    use selvedge::{ConnectionStats, Limits};
 
     const HOSTILE: &str = "</script><script>alert(1)</script>&\"'\u{202e}\u{0}";
 
@@ -171,6 +171,7 @@ pub(super) mod tests {
             status: 502,
             version: Some(Version::Http11),
             method: "GET".to_owned(),
+            host: "a.example".to_owned(),
             target: format!("/{HOSTILE}"),
             is_target_cut: true,
             is_aborted: false,
@@ -230,6 +231,8 @@ pub(super) mod tests {
             rates: vec![rates.clone(), Rates { requests_per_second: 7.0, ..rates }],
             memory: MemoryStatus { resident_bytes: Some(5 << 20), peak_bytes: None },
             descriptors: DescriptorStatus { open: Some(9), limit: Some(1024) },
+            limits: LimitStatus::of(&Limits::default()),
+            traces: Some(TraceStatus { spans_exported: 0, spans_dropped: 0 }),
             sites: SiteStatus::all(&totals),
             events: totals.events.clone(),
             dry_run: vec![DryRunCount { site: None, rule: "connections-per-client-max", count: 4 }],

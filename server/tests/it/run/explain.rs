@@ -81,6 +81,7 @@ fn each_step_has_the_place_of_its_setting() {
 + field    X-Site is a (selvedge.kdl:7)
 = 403 Forbidden: the client's network is not allowed
   content-type: text/html; charset=utf-8
+  vary: accept
   x-site: a
 ";
     let words = ["http://x.b.example/old/x", "-X", "POST", "--client", "192.0.2.7"];
