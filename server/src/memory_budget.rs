@@ -95,13 +95,7 @@ impl MemoryBudget {
             terms.push(MemoryTerm { count, name: "requests to scripts and programs", bytes_each: SCRIPT_BYTES_MAX });
         }
         terms.push(MemoryTerm { count: workers, name: "flight recorders", bytes_each: RING_BYTES });
-        let routes = settings.sites.iter().map(|site| site.routes.len() + 1).sum::<usize>() as u64 + 1;
-        terms.push(MemoryTerm {
-            // A reload has the counters of two configurations.
-            count: 2 * workers * routes,
-            name: "counters of routes",
-            bytes_each: ROUTE_COUNTER_BYTES as u64,
-        });
+        terms.push(route_counter_term(settings, workers));
         let of_spans = |_| MemoryTerm { count: 1, name: "queue of spans", bytes_each: QUEUED_BYTES_MAX as u64 };
         terms.extend(settings.traces.as_ref().map(of_spans));
         let logs = &compiled.logs;
@@ -132,6 +126,15 @@ impl fmt::Display for MemoryBudget {
         }
         writeln!(f, "//   {:>12} total", mebibytes(self.total()))
     }
+}
+
+/// Returns the memory of the counters of routes.
+fn route_counter_term(settings: &Settings, workers: u64) -> MemoryTerm {
+    // Requests that no route or no site serves have counters, too.
+    let routes = settings.sites.iter().map(|site| site.routes.len() + 1).sum::<usize>() as u64 + 1;
+    // A reload has the counters of two configurations.
+    let count = 2 * workers * routes;
+    MemoryTerm { count, name: "counters of routes", bytes_each: ROUTE_COUNTER_BYTES as u64 }
 }
 
 /// Returns the terms of connections to upstreams. Each connection of a client may have a request at work, and one of

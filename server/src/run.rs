@@ -10,8 +10,8 @@ use crate::log::config::Level;
 use crate::metrics::{MetricsData, MetricsServer};
 use crate::preflight::CheckScope;
 use crate::process::{
-    self, ControlHandler, ControlReply, RunMode, ServingProcess, StartError, StartedPrograms, StartedRunner,
-    StatusFormat, StopMode,
+    self, ControlHandler, ControlReply, RunMode, ServingProcess, StartCgiPrograms, StartError, StartedPrograms,
+    StartedRunner, StatusFormat, StopMode,
 };
 use crate::recorder::{LastQuery, Recorder};
 use crate::reload::{self, LiveServer, ReloadSource};
@@ -65,8 +65,7 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     };
     let StartedPrograms { approval, cgi } = programs;
     let recorder = start_recorder(workers, &serving);
-    let cookie_secret = serving.start_info().cookie_secret.clone();
-    let state = ServingState { cgi, cookie_secret, recorder: recorder.clone(), ..ServingState::default() };
+    let state = serving_state(&serving, cgi, recorder.clone());
     let started = reload::start(&file, configuration, driver, &serving, (process::connect, state.clone()));
     let (live, running) = match started {
         Ok(started) => started,
@@ -156,6 +155,16 @@ fn start_recorder(workers: usize, serving: &ServingProcess) -> Option<Arc<Record
             None
         }
     }
+}
+
+/// Returns what serving has beside the configuration.
+fn serving_state(
+    serving: &ServingProcess,
+    cgi: Option<Arc<dyn StartCgiPrograms>>,
+    recorder: Option<Arc<Recorder>>,
+) -> ServingState {
+    let cookie_secret = serving.start_info().cookie_secret.clone();
+    ServingState { cgi, cookie_secret, recorder, ..ServingState::default() }
 }
 
 /// Starts the threads that look at files, resolve names and order certificates.

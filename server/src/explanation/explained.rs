@@ -2,7 +2,7 @@
 
 use crate::config::Places;
 use crate::config::model::Settings;
-use crate::site::{Producer, RouteTable, Verdict};
+use crate::site::{Producer, RouteTable, StepVerdict};
 use selvedge::proto::limits::MessageLimits;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) struct Explanation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlacedStep {
     pub(crate) stage: &'static str,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: StepVerdict,
     pub(crate) text: String,
     pub(crate) place: Option<StepPlace>,
 }

@@ -12,7 +12,7 @@ use crate::compile::{self, Compiled};
 use crate::config::Configuration;
 use crate::config::model::{ClientCertificatesMode, Listener, Settings, Switch};
 use crate::config::value::Address;
-use crate::site::{Producer, SiteService, Verdict};
+use crate::site::{Producer, SiteService, StepVerdict};
 use crate::syntax::RequestUrl;
 use explained::PlacedStep;
 use places::PlacedPart;
@@ -121,7 +121,7 @@ impl Explanation {
     fn refuse(&mut self, reject: Reject) {
         let status = reject.status().code();
         let text = format!("the head is refused: {}: {status}", reject.message());
-        self.steps.push(PlacedStep { stage: "head", verdict: Verdict::Denied, text, place: None });
+        self.steps.push(PlacedStep { stage: "head", verdict: StepVerdict::Denied, text, place: None });
         self.response = ExplainedResponse::Response { status, reason: Some(reject.message()), fields: Vec::new() };
     }
 }
@@ -152,10 +152,12 @@ impl Explainable {
         let (verdict, text, number) = match at_port.iter().find(|(_, listener)| listener.tls == tls).or(at_port.first())
         {
             Some((number, listener)) if listener.tls == tls => {
-                (Verdict::Yes, format!("{} {with}", listener.address), Some(*number))
+                (StepVerdict::Yes, format!("{} {with}", listener.address), Some(*number))
             }
-            Some((number, listener)) => (Verdict::No, format!("{} {otherwise}", listener.address), Some(*number)),
-            None => (Verdict::No, format!("none at port {} {with}; what follows is as if one were", url.port()), None),
+            Some((number, listener)) => (StepVerdict::No, format!("{} {otherwise}", listener.address), Some(*number)),
+            None => {
+                (StepVerdict::No, format!("none at port {} {with}; what follows is as if one were", url.port()), None)
+            }
         };
         let place = number.and_then(|number| self.places.top("listen", number)).map(|placed| placed.place().into());
         PlacedStep { stage: "listener", verdict, text, place }
@@ -179,13 +181,17 @@ impl Explainable {
                     Some(ClientCertificatesMode::Optional) | None => "",
                 };
                 let text = format!("{named}: the certificate of the site {}{clients}", site.names[0]);
-                (Some(TlsInfo::assumed(name, tag)), Verdict::Yes, text)
+                (Some(TlsInfo::assumed(name, tag)), StepVerdict::Yes, text)
             }
             (Some(site), 0) => {
                 let site = &self.settings.sites[site as usize].names[0];
-                (None, Verdict::Denied, format!("{named}: the site {site} has no certificate, so the handshake fails"))
+                (
+                    None,
+                    StepVerdict::Denied,
+                    format!("{named}: the site {site} has no certificate, so the handshake fails"),
+                )
             }
-            (None, _) => (None, Verdict::Denied, format!("{named}: no site has it, so the handshake fails")),
+            (None, _) => (None, StepVerdict::Denied, format!("{named}: no site has it, so the handshake fails")),
         };
         (info, PlacedStep { stage: "tls", verdict, text, place })
     }
@@ -203,7 +209,7 @@ impl Explainable {
         explanation.steps.extend(steps.into_iter().map(|step| part.placed(step)));
         if omitted > 0 {
             let text = format!("{omitted} more steps");
-            explanation.steps.push(PlacedStep { stage: "more", verdict: Verdict::Note, text, place: None });
+            explanation.steps.push(PlacedStep { stage: "more", verdict: StepVerdict::Note, text, place: None });
         }
         explanation.site = part.site_name();
         explanation.route = recorder.route().and_then(|route| part.pattern(route));

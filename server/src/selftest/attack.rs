@@ -36,7 +36,7 @@ pub(super) struct Attack {
 /// Whether the server withstood an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Verdict {
+pub(super) enum AttackVerdict {
     Held,
     Failed,
     NotApplicable,
@@ -45,7 +45,7 @@ pub(super) enum Verdict {
 /// The result of an attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AttackOutcome {
-    pub(super) verdict: Verdict,
+    pub(super) verdict: AttackVerdict,
     pub(super) seen: String,
 }
 
@@ -61,7 +61,7 @@ impl AttackArea {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for AttackVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Held => "held",
@@ -73,15 +73,15 @@ impl fmt::Display for Verdict {
 
 impl AttackOutcome {
     pub(super) fn held(seen: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Held, seen: seen.into() }
+        Self { verdict: AttackVerdict::Held, seen: seen.into() }
     }
 
     pub(super) fn failed(seen: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Failed, seen: seen.into() }
+        Self { verdict: AttackVerdict::Failed, seen: seen.into() }
     }
 
     pub(super) fn not_applicable(seen: impl Into<String>) -> Self {
-        Self { verdict: Verdict::NotApplicable, seen: seen.into() }
+        Self { verdict: AttackVerdict::NotApplicable, seen: seen.into() }
     }
 
     /// Returns the failure of an attack that cannot connect.

@@ -110,6 +110,11 @@ impl AttackConnection {
         }
     }
 
+    /// Whether the server was seen to end the connection.
+    pub(super) const fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     fn end(&mut self) -> ReceiveOutcome {
         self.has_ended = true;
         ReceiveOutcome::Ended
@@ -125,14 +130,17 @@ impl AttackConnection {
     }
 
     /// Waits until the server ends the connection, without reading. Returns whether it has.
-    pub(super) fn wait_for_end_unread(&self, deadline: Instant) -> bool {
+    pub(super) fn wait_for_end_unread(&mut self, deadline: Instant) -> bool {
         loop {
             let rest = deadline.saturating_duration_since(Instant::now());
             let Ok(timeout) = Timespec::try_from(rest) else { return false };
             let mut watched = [PollFd::new(self.socket(), PollFlags::RDHUP)];
             match poll(&mut watched, Some(&timeout)) {
                 Ok(0) => return false,
-                Ok(_) => return true,
+                Ok(_) => {
+                    self.end();
+                    return true;
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return false,
             }

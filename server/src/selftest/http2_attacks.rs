@@ -1,6 +1,6 @@
 //! Floods and violations of HTTP/2, and clients of HTTP/2 that wait too long.
 
-use super::attack::{Attack, AttackArea, AttackOutcome, AttackText, Verdict};
+use super::attack::{Attack, AttackArea, AttackOutcome, AttackText, AttackVerdict};
 use super::http2_client::{Http2Client, SETTINGS_INITIAL_WINDOW_SIZE, SettingsReply};
 use super::tested_server::{Http2Support, TestedServer};
 use selvedge::proto::http2::ErrorCode;
@@ -45,8 +45,8 @@ impl Http2Attack {
         for input in self.inputs {
             let AttackOutcome { verdict, seen: of_input } = self.run_input(input, server);
             match verdict {
-                Verdict::Held => seen.insert(of_input),
-                Verdict::NotApplicable => return AttackOutcome::not_applicable(of_input),
+                AttackVerdict::Held => seen.insert(of_input),
+                AttackVerdict::NotApplicable => return AttackOutcome::not_applicable(of_input),
                 verdict => return AttackOutcome { verdict, seen: format!("{of_input}, for {}", input.name) },
             };
         }

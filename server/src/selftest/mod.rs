@@ -25,7 +25,7 @@ mod tls_client;
 
 use crate::cli::SelftestArgs;
 use crate::log::print_line;
-use attack::{Attack, AttackArea, AttackOutcome, AttackText, Verdict};
+use attack::{Attack, AttackArea, AttackOutcome, AttackText, AttackVerdict};
 use http2_client::{Http2Client, SettingsReply};
 use report::{Report, ReportEnd, ReportFormat};
 use running_server::{RunningServer, TimeLimits};
@@ -119,7 +119,7 @@ fn run_quick(attack: &Attack, server: &TestedServer) -> AttackOutcome {
         return AttackOutcome::failed("not run: earlier attacks took all of the time; see --seconds");
     }
     let outcome = (attack.run)(server);
-    if outcome.verdict == Verdict::NotApplicable {
+    if outcome.verdict == AttackVerdict::NotApplicable {
         return outcome;
     }
     match server.check_usual_request() {

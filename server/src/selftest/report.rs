@@ -1,6 +1,6 @@
 //! The report of all attacks: lines while they run, or JSON at the end.
 
-use super::attack::{AttackArea, AttackOutcome, AttackText, Verdict};
+use super::attack::{AttackArea, AttackOutcome, AttackText, AttackVerdict};
 use super::running_server::CountsByName;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ struct AttackResult {
     area: AttackArea,
     #[serde(flatten)]
     text: AttackText,
-    verdict: Verdict,
+    verdict: AttackVerdict,
     seen: String,
     milliseconds: u64,
 }
@@ -69,16 +69,17 @@ impl Report {
     }
 
     pub(super) fn has_failures(&self) -> bool {
-        self.count(Verdict::Failed) > 0
+        self.count(AttackVerdict::Failed) > 0
     }
 
-    fn count(&self, verdict: Verdict) -> usize {
+    fn count(&self, verdict: AttackVerdict) -> usize {
         self.results.iter().filter(|result| result.verdict == verdict).count()
     }
 
     /// Prints the end of the report.
     pub(super) fn end(&self, end: &ReportEnd<'_>) {
-        let counts = [Verdict::Held, Verdict::Failed, Verdict::NotApplicable].map(|verdict| self.count(verdict));
+        let counts = [AttackVerdict::Held, AttackVerdict::Failed, AttackVerdict::NotApplicable]
+            .map(|verdict| self.count(verdict));
         let [held, failed, not_applicable] = counts;
         match self.format {
             ReportFormat::Text => {
@@ -116,15 +117,15 @@ impl AttackResult {
         let name = format!("{}/{}", area.name(), text.name);
         let mut line = format!("{verdict:<14} {name:<36} {seen} ({milliseconds} ms)");
         match verdict {
-            Verdict::Held => {
+            AttackVerdict::Held => {
                 let _ = write!(line, " [{}]", text.limit);
             }
-            Verdict::Failed => {
+            AttackVerdict::Failed => {
                 for (label, value) in [("sent", text.sends), ("expected", text.expects), ("limit", text.limit)] {
                     let _ = write!(line, "\n{:<14} {label}: {value}", "");
                 }
             }
-            Verdict::NotApplicable => {}
+            AttackVerdict::NotApplicable => {}
         }
         line
     }
@@ -144,17 +145,17 @@ fn print(line: &str) {
 mod tests {
     use super::*;
 
-    fn result(verdict: Verdict) -> AttackResult {
+    fn result(verdict: AttackVerdict) -> AttackResult {
         let text = AttackText { name: "silent", sends: "nothing", expects: "close", limit: "header-timeout" };
         AttackResult { area: AttackArea::SlowClients, text, verdict, seen: "seen".to_owned(), milliseconds: 3 }
     }
 
     #[test]
     fn lines_name_the_limit_and_failures_explain_themselves() {
-        let held = result(Verdict::Held).line();
+        let held = result(AttackVerdict::Held).line();
         assert!(held.starts_with("held           slow-clients/silent "), "{held}");
         assert!(held.ends_with(" seen (3 ms) [header-timeout]"), "{held}");
-        let failed = result(Verdict::Failed).line();
+        let failed = result(AttackVerdict::Failed).line();
         assert!(failed.starts_with("FAILED         slow-clients/silent "), "{failed}");
         assert!(
             failed.ends_with(
@@ -162,6 +163,6 @@ mod tests {
             ),
             "{failed}"
         );
-        assert!(!result(Verdict::NotApplicable).line().contains("header-timeout"));
+        assert!(!result(AttackVerdict::NotApplicable).line().contains("header-timeout"));
     }
 }

@@ -1,6 +1,6 @@
 //! Attacks that are requests of HTTP/1.1: each input is sent on a connection of its own, and the responses are judged.
 
-use super::attack::{Attack, AttackArea, AttackOutcome, AttackText, Verdict};
+use super::attack::{Attack, AttackArea, AttackOutcome, AttackText, AttackVerdict};
 use super::attack_connection::ReceiveOutcome;
 use super::received_responses::{ReceivedResponses, UnreadRest, find};
 use super::tested_server::TestedServer;
@@ -64,7 +64,7 @@ impl RequestAttack {
                 Err(error) => AttackOutcome::unreachable(&error),
             };
             match outcome.verdict {
-                Verdict::Held => *seen.entry(outcome.seen).or_default() += 1,
+                AttackVerdict::Held => *seen.entry(outcome.seen).or_default() += 1,
                 _ if self.inputs.len() == 1 => return outcome,
                 verdict => {
                     return AttackOutcome { verdict, seen: format!("{}, for {}", outcome.seen, input.excerpt()) };
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(judge(expected, refused, ended), Some(AttackOutcome::held("400 and close")));
         assert_eq!(judge(expected, "", ended), Some(AttackOutcome::held("close without a response")));
         let failed = |expected: ExpectedResponses, text: &str, state| {
-            judge(expected, text, state).is_some_and(|outcome| outcome.verdict == Verdict::Failed)
+            judge(expected, text, state).is_some_and(|outcome| outcome.verdict == AttackVerdict::Failed)
         };
         assert!(failed(expected, refused, timed_out) && failed(expected, "", timed_out));
         assert!(failed(expected, ok, open));

@@ -100,26 +100,26 @@ fn wait_for_end(client: &SlowClient, server: &TestedServer) -> AttackOutcome {
     let began = Instant::now();
     match (client.begin)(server) {
         Ok(mut connection) => {
-            let has_ended = drip_until_end(&mut connection, client.drip.unwrap_or_default(), deadline);
-            outcome(&connection, has_ended, began.elapsed(), limit)
+            drip_until_end(&mut connection, client.drip.unwrap_or_default(), deadline);
+            outcome(&connection, began.elapsed(), limit)
         }
         Err(error) => AttackOutcome::unreachable(&error),
     }
 }
 
-/// Sends some bytes each second until the server ends the connection. Returns whether it does before a deadline.
-pub(super) fn drip_until_end(connection: &mut AttackConnection, drip: &[u8], deadline: Instant) -> bool {
+/// Sends some bytes each second until the server ends the connection. Gives up at a deadline.
+pub(super) fn drip_until_end(connection: &mut AttackConnection, drip: &[u8], deadline: Instant) {
     loop {
         let next = (Instant::now() + DRIP_INTERVAL).min(deadline);
         loop {
             match connection.receive(next) {
                 ReceiveOutcome::Bytes => {}
-                ReceiveOutcome::Ended => return true,
+                ReceiveOutcome::Ended => return,
                 ReceiveOutcome::TimedOut => break,
             }
         }
         if Instant::now() >= deadline {
-            return false;
+            return;
         }
         if !drip.is_empty() {
             connection.send(drip);
@@ -128,15 +128,10 @@ pub(super) fn drip_until_end(connection: &mut AttackConnection, drip: &[u8], dea
 }
 
 /// Returns the outcome for a connection that has ended, or has not.
-pub(super) fn outcome(
-    connection: &AttackConnection,
-    has_ended: bool,
-    time: Duration,
-    limit: Option<Duration>,
-) -> AttackOutcome {
+pub(super) fn outcome(connection: &AttackConnection, time: Duration, limit: Option<Duration>) -> AttackOutcome {
     let status = ReceivedResponses::read(&connection.received).statuses.first().map(|status| format!("{status} and "));
     let (status, after) = (status.unwrap_or_default(), seconds(time));
-    match (has_ended, limit) {
+    match (connection.has_ended(), limit) {
         (true, Some(limit)) => AttackOutcome::held(format!("{status}close after {after}, limit {}", seconds(limit))),
         (true, None) => AttackOutcome::held(format!("{status}close after {after}")),
         (false, Some(limit)) => AttackOutcome::failed(format!("still open after {after}, limit {}", seconds(limit))),
@@ -171,11 +166,11 @@ fn never_read(server: &TestedServer) -> AttackOutcome {
     let times = UNREAD_REQUESTS_BYTES_MAX / requests.len();
     let reads_all = (0..times).all(|_| connection.send(requests.as_bytes()) == SendOutcome::All);
     if connection.wait_for_end_unread(deadline) {
-        return outcome(&connection, true, began.elapsed(), limit);
+        return outcome(&connection, began.elapsed(), limit);
     }
     // The end is behind unread responses, unless the server has reset the connection.
     let has_ended = connection.discard_until_end(Instant::now() + DISCARD_TIMEOUT);
-    let ended = outcome(&connection, has_ended, began.elapsed(), limit);
+    let ended = outcome(&connection, began.elapsed(), limit);
     if has_ended || !reads_all {
         return ended;
     }

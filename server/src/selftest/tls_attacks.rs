@@ -21,10 +21,13 @@ const USUAL_CIPHERS: &[u16] = &[0xc02f, 0xc02b, 0xc030, 0xc02c, 0xc014, 0xc013, 
 /// Cipher suites without encryption, for export, with RC4, with 3DES, and without forward secrecy.
 const WEAK_CIPHERS: &[u16] = &[0x0000, 0x0003, 0x0004, 0x0005, 0x000a, 0x002f, 0x0035, 0x009c, 0xc011, 0xc012];
 
+/// How an attack is run.
+type Run = fn(&TestedServer) -> AttackOutcome;
+
 /// Returns the attacks that are sent one after the other.
 pub(super) fn attacks() -> Vec<Attack> {
     const NO_HANDSHAKE: &str = "an alert or close, and no handshake";
-    let texts_and_runs: [(AttackText, fn(&TestedServer) -> AttackOutcome); 6] = [
+    let texts_and_runs: [(AttackText, Run); 6] = [
         (text("plain-request", "a request without TLS", "400 or close", "RFC 9110 section 4.2.2"), plain_request),
         (text("old-versions", "handshakes of TLS 1.0 and 1.1", NO_HANDSHAKE, "RFC 8996"), |server| {
             let server_name = server.target.url.server_name();
@@ -48,7 +51,7 @@ pub(super) fn attacks() -> Vec<Attack> {
             unknown_protocol,
         ),
     ];
-    let attack = |(text, run): (AttackText, fn(&TestedServer) -> AttackOutcome)| attack(AttackArea::Tls, text, run);
+    let attack = |(text, run): (AttackText, Run)| attack(AttackArea::Tls, text, run);
     texts_and_runs.into_iter().map(attack).collect()
 }
 
@@ -199,6 +202,6 @@ fn wait_for_end(server: &TestedServer, bytes: &[u8]) -> AttackOutcome {
         Err(error) => return AttackOutcome::unreachable(&error),
     };
     connection.send(bytes);
-    let has_ended = drip_until_end(&mut connection, &[], deadline);
-    outcome(&connection, has_ended, began.elapsed(), limit)
+    drip_until_end(&mut connection, &[], deadline);
+    outcome(&connection, began.elapsed(), limit)
 }

@@ -2,7 +2,7 @@
 
 use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
 use super::lookup::FoundFile;
-use super::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
+use super::step_recorder::{Stage, StepOrigin, StepRecorder, StepVerdict};
 use crate::syntax::SentFile;
 use selvedge::Response;
 use selvedge::proto::field::Fields;
@@ -115,11 +115,11 @@ impl<'a> FieldChanges<'a> {
     pub(super) fn record(&self, fields: &Fields, recorder: &StepRecorder) {
         if let Some(media_type) = self.media_type_of(fields) {
             let text = format!("content-type is {media_type}");
-            recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("content-type"), text);
+            recorder.step(Stage::Field, StepVerdict::Yes, StepOrigin::Setting("content-type"), text);
         }
         if let Some(value) = self.cache_control.filter(|_| fields.get("cache-control").is_none()) {
             let text = format!("cache-control is {value}");
-            recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("cache-control"), text);
+            recorder.step(Stage::Field, StepVerdict::Yes, StepOrigin::Setting("cache-control"), text);
         }
         self.headers.record(fields, self.facts(), recorder);
     }

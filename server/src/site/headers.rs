@@ -1,6 +1,6 @@
 //! The changes that a site makes to response fields, for every status code or for selected responses.
 
-use super::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
+use super::step_recorder::{Stage, StepOrigin, StepRecorder, StepVerdict};
 use crate::syntax::{Pattern, RequestValues, ResponseSelector, SentFile, TextTemplate};
 use selvedge::proto::field::{Fields, InvalidField};
 use selvedge::{Response, StatusCode};
@@ -188,12 +188,11 @@ impl HeaderEdits {
         Self { edits: edits.collect() }
     }
 
-    /// Applies the changes for a response. The media type of a multipart response contains its boundary, so it is not
-    /// changed.
+    /// Applies the changes for a response.
     pub(super) fn apply(&self, fields: &mut Fields, facts: ResponseFacts<'_>) {
-        let in_parts = is_in_parts(fields);
+        let kept_field = kept_field(fields);
         for edit @ HeaderEdit { name, kind, .. } in &self.edits {
-            if !edit.is_for(in_parts, facts) {
+            if !edit.is_for(kept_field, facts) {
                 continue;
             }
             match kind {
@@ -213,8 +212,8 @@ impl HeaderEdits {
 impl HeaderEdits {
     /// Records the changes that apply to a response.
     pub(super) fn record(&self, fields: &Fields, facts: ResponseFacts<'_>, recorder: &StepRecorder) {
-        let in_parts = is_in_parts(fields);
-        for (number, edit) in self.edits.iter().enumerate().filter(|(_, edit)| edit.is_for(in_parts, facts)) {
+        let kept_field = kept_field(fields);
+        for (number, edit) in self.edits.iter().enumerate().filter(|(_, edit)| edit.is_for(kept_field, facts)) {
             let name = &edit.name;
             let text = match &edit.kind {
                 HeaderEditKind::Set(FieldValue::Static(value)) => format!("{name} is {value}"),
@@ -224,21 +223,23 @@ impl HeaderEdits {
                 }
                 HeaderEditKind::Remove => format!("{name} is removed"),
             };
-            recorder.step(Stage::Field, Verdict::Yes, StepOrigin::FieldChange(number), text);
+            recorder.step(Stage::Field, StepVerdict::Yes, StepOrigin::FieldChange(number), text);
         }
     }
 }
 
-/// Whether a response has several ranges of a file.
-fn is_in_parts(fields: &Fields) -> bool {
-    fields.get("content-type").is_some_and(|kind| kind.starts_with(b"multipart/byteranges"))
+/// Returns the name of a field that no change may touch. The media type of several ranges of a file contains the text
+/// that separates them.
+fn kept_field(fields: &Fields) -> Option<&'static str> {
+    let kind = fields.get("content-type")?;
+    kind.starts_with(b"multipart/byteranges").then_some("content-type")
 }
 
 impl HeaderEdit {
-    /// Whether the change is for a response.
-    fn is_for(&self, in_parts: bool, facts: ResponseFacts<'_>) -> bool {
+    /// Whether the change is for a response with a field that is kept.
+    fn is_for(&self, kept_field: Option<&str>, facts: ResponseFacts<'_>) -> bool {
         let is_field = |field: &str| self.name.eq_ignore_ascii_case(field);
-        let is_excluded = (in_parts && is_field("content-type"))
+        let is_excluded = kept_field.is_some_and(is_field)
             || (facts.is_own_page && CONTENT_FIELDS.iter().any(|field| is_field(field)));
         !is_excluded && self.only_for.as_ref().is_none_or(|selector| selector.selects(facts.requested, facts.file))
     }

@@ -77,7 +77,7 @@ pub(crate) use service::SiteService;
 pub(crate) use status_page::{
     STATUS_PAGES_MAX, STATUS_STREAMS_MAX, StatusFeed, StatusPage, StatusPageText, StatusSource,
 };
-pub(crate) use step_recorder::{Producer, Step, StepOrigin, Verdict};
+pub(crate) use step_recorder::{Producer, Step, StepOrigin, StepVerdict};
 
 #[cfg(test)]
 mod tests;

@@ -102,6 +102,16 @@ enum RouteResult<'t> {
     Rewritten(SafePath, &'t Route),
 }
 
+impl RouteResult<'_> {
+    /// Sets the changes of a response's fields whose placeholders are filled.
+    fn with_headers(self, headers: Option<HeaderEdits>) -> Self {
+        match self {
+            Self::Responded(served) => Self::Responded(RoutedResponse { headers, ..served }),
+            rewritten @ Self::Rewritten(..) => rewritten,
+        }
+    }
+}
+
 impl<'t> Pipeline<'t> {
     pub(super) fn new(state: &'t SiteState, site: &'t Site, namespace: CacheNamespace, access: ClientAccess) -> Self {
         let ClientAccess { client, decision } = access;
@@ -265,16 +275,13 @@ impl<'t> Pipeline<'t> {
             Action::Gateway(rules) => {
                 let beneath = path_beneath(&values());
                 let result = self.run_gateway(request, (path, beneath.as_ref()), (route, rules, files)).await;
-                match result {
-                    RouteResult::Responded(served) => RouteResult::Responded(RoutedResponse { headers, ..served }),
-                    rewritten => rewritten,
-                }
+                result.with_headers(headers)
             }
             Action::Files(rules) => {
                 let is_stripped = rules.path_prefix == PathPrefix::Stripped;
                 let beneath = if is_stripped { path_beneath(&values()) } else { None };
                 let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files), &values).await;
-                RouteResult::Responded(RoutedResponse { headers, ..served })
+                RouteResult::Responded(served).with_headers(headers)
             }
         }
     }
@@ -463,7 +470,7 @@ impl<'t> Pipeline<'t> {
         // Only the canonical spelling of a path is cached. Otherwise clients could fill the cache with
         // spellings of one path.
         let path_requested = self.decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
-        self.record_caching(path_requested.is_some());
+        self.record_caching(path_requested.as_ref());
         if let (CacheScope::Path, Some(path_requested)) = (self.cache_scope, path_requested) {
             let resource = (&file.resource, fresh_until, route.tag);
             let requested = absolute_path(&path_requested);

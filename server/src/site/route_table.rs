@@ -348,13 +348,12 @@ impl RouteTable {
         let (mut document_roots, mut table) = (Vec::new(), Vec::with_capacity(sites.len()));
         for (number, mut rules) in sites.into_iter().enumerate() {
             let site_number = u32::try_from(number).expect("a configuration has fewer sites");
-            for (name, host) in rules.names.iter().enumerate() {
-                if let Err(taken_by) = hosts.add(host, site_number) {
-                    let kind = SiteProblemKind::DuplicateName { name, taken_by: taken_by as usize };
-                    problems.push(SiteProblem { site: number, kind });
-                }
-            }
-            problems.extend(find_problems(&rules).map(|kind| SiteProblem { site: number, kind }));
+            let repeated_names = rules.names.iter().enumerate().filter_map(|(name, host)| {
+                let taken_by = hosts.add(host, site_number).err()? as usize;
+                Some(SiteProblemKind::DuplicateName { name, taken_by })
+            });
+            let found = repeated_names.chain(find_problems(&rules));
+            problems.extend(found.map(|kind| SiteProblem { site: number, kind }));
             for route in &mut rules.routes {
                 route.headers = rules.headers.concat(&route.headers);
                 route.file_fields = route.file_fields.concat(&rules.file_fields);

@@ -15,7 +15,7 @@ use super::methods::{SlashRedirect, redirect_to_https};
 use super::pipeline::{ClientAccess, Pipeline};
 use super::route_table::{AccessScope, ChallengeResponses, PlainRequests, RouteTable, Site};
 use super::site_state::SiteState;
-use super::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
+use super::step_recorder::{Stage, StepOrigin, StepRecorder, StepVerdict};
 use crate::syntax::HostName;
 use bytes::Bytes;
 #[cfg(feature = "configuration")]
@@ -143,7 +143,7 @@ impl SiteService {
     /// Records the site of a request, and its client.
     fn record_site(&self, request: &Request, recorder: &StepRecorder) {
         let Some((number, site)) = self.state.routes.site_of(request.host()) else {
-            recorder.step(Stage::Site, Verdict::Denied, StepOrigin::None, "no site has this host name");
+            recorder.step(Stage::Site, StepVerdict::Denied, StepOrigin::None, "no site has this host name");
             return;
         };
         recorder.enter_site(number);
@@ -153,14 +153,14 @@ impl SiteService {
             Some(name @ HostName::Wildcard(_)) => format!("{name}: the wildcard is the longest that the host matches"),
             Some(HostName::Any) | None => "*: no other site has the host".to_owned(),
         };
-        recorder.step(Stage::Site, Verdict::Yes, StepOrigin::Site, text);
+        recorder.step(Stage::Site, StepVerdict::Yes, StepOrigin::Site, text);
         if let Some(proxies) = &site.rules.proxies {
             let (peer, client) = (request.peer(), proxies.client_of(request));
             let text = match proxies.trusts(peer) {
                 true => format!("{client}, as the trusted proxy {} states", peer.ip()),
                 false => format!("{client}, because it is no trusted proxy"),
             };
-            recorder.step(Stage::Client, Verdict::Note, StepOrigin::Top("trusted-proxies"), text);
+            recorder.step(Stage::Client, StepVerdict::Note, StepOrigin::Top("trusted-proxies"), text);
         }
     }
 
@@ -168,9 +168,9 @@ impl SiteService {
     fn record_connection(&self, response: &Response) {
         let Some(recorder) = &self.state.recorder else { return };
         let (verdict, text) = match response.status {
-            StatusCode::PERMANENT_REDIRECT => (Verdict::Yes, "a request without TLS is redirected to https"),
-            StatusCode::OK => (Verdict::Yes, "a certificate authority validates the name"),
-            _ => (Verdict::Denied, response.reason().unwrap_or("the request cannot be redirected to https")),
+            StatusCode::PERMANENT_REDIRECT => (StepVerdict::Yes, "a request without TLS is redirected to https"),
+            StatusCode::OK => (StepVerdict::Yes, "a certificate authority validates the name"),
+            _ => (StepVerdict::Denied, response.reason().unwrap_or("the request cannot be redirected to https")),
         };
         recorder.step(Stage::Action, verdict, StepOrigin::Setting("https-redirect"), text);
     }

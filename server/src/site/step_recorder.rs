@@ -41,7 +41,7 @@ pub(crate) enum Producer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) stage: Stage,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: StepVerdict,
     pub(crate) text: String,
     pub(crate) origin: StepOrigin,
     /// The number of the route that it is about, among those of its site.
@@ -85,7 +85,7 @@ impl Stage {
 
 /// What a step decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum StepVerdict {
     /// It matches, is allowed, or is done.
     Yes,
     /// It does not match, or does not exist.
@@ -98,7 +98,7 @@ pub(crate) enum Verdict {
     Note,
 }
 
-impl Verdict {
+impl StepVerdict {
     /// Returns the name in JSON.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -145,7 +145,7 @@ pub(crate) enum StepOrigin {
 
 impl StepRecorder {
     /// Records a step.
-    pub(super) fn step(&self, stage: Stage, verdict: Verdict, origin: StepOrigin, text: impl Into<String>) {
+    pub(super) fn step(&self, stage: Stage, verdict: StepVerdict, origin: StepOrigin, text: impl Into<String>) {
         self.step_of((stage, self.0.route.get()), verdict, origin, text);
     }
 
@@ -153,12 +153,12 @@ impl StepRecorder {
     pub(super) fn step_of(
         &self,
         (stage, route): (Stage, Option<usize>),
-        verdict: Verdict,
+        verdict: StepVerdict,
         origin: StepOrigin,
         text: impl Into<String>,
     ) {
         let mut steps = self.0.steps.borrow_mut();
-        let most = if (stage, verdict) == (Stage::Route, Verdict::No) { ROUTES_MAX } else { STEPS_MAX };
+        let most = if (stage, verdict) == (Stage::Route, StepVerdict::No) { ROUTES_MAX } else { STEPS_MAX };
         match steps.len() < most {
             true => steps.push(Step { stage, verdict, text: text.into(), origin, route }),
             false => self.0.omitted.set(self.0.omitted.get() + 1),
@@ -209,12 +209,12 @@ mod tests {
     fn steps_are_bounded() {
         let recorder = StepRecorder::default();
         for number in 0..ROUTES_MAX + 3 {
-            recorder.step(Stage::Route, Verdict::No, StepOrigin::Route, number.to_string());
+            recorder.step(Stage::Route, StepVerdict::No, StepOrigin::Route, number.to_string());
         }
-        recorder.step(Stage::Route, Verdict::Yes, StepOrigin::Route, "the route that matches");
+        recorder.step(Stage::Route, StepVerdict::Yes, StepOrigin::Route, "the route that matches");
         let (steps, omitted) = recorder.take();
         assert_eq!((steps.len(), omitted), (ROUTES_MAX + 1, 3));
-        (0..STEPS_MAX + 5).for_each(|_| recorder.step(Stage::File, Verdict::No, StepOrigin::None, ""));
+        (0..STEPS_MAX + 5).for_each(|_| recorder.step(Stage::File, StepVerdict::No, StepOrigin::None, ""));
         let (steps, omitted) = recorder.take();
         assert_eq!((steps.len(), omitted), (STEPS_MAX, 5));
         assert_eq!(recorder.take(), (Vec::new(), 0));

@@ -7,7 +7,7 @@ use super::files::{FileError, Files};
 #[cfg(feature = "configuration")]
 use super::gateway::{ScriptRunner, Scripts};
 use super::route_table::{Route, RouteLook};
-use super::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
+use super::step_recorder::{Stage, StepOrigin, StepRecorder, StepVerdict};
 use crate::syntax::{RequestValues, absolute_path};
 use selvedge::Response;
 use selvedge::proto::encoding::Coding;
@@ -18,21 +18,21 @@ use std::fmt::Display;
 pub(super) fn record_route(recorder: &StepRecorder, (number, route): (usize, &Route), (path, look): (&str, RouteLook)) {
     let pattern = &route.pattern;
     let (verdict, origin, text) = match look {
-        RouteLook::OtherPath => (Verdict::No, StepOrigin::Route, format!("{pattern}: the path is another one")),
+        RouteLook::OtherPath => (StepVerdict::No, StepOrigin::Route, format!("{pattern}: the path is another one")),
         RouteLook::ConditionFails(failed) => {
             let condition = condition(&route.conditions[failed]);
             let text = format!("{pattern}: the path matches, but not the condition `{condition}`");
-            (Verdict::No, StepOrigin::Condition(failed), text)
+            (StepVerdict::No, StepOrigin::Condition(failed), text)
         }
         RouteLook::DryRunDenies => {
             let text = format!("{pattern}: the path matches, and `deny` would refuse the request without `dry-run`");
-            (Verdict::DryRun, StepOrigin::Route, text)
+            (StepVerdict::DryRun, StepOrigin::Route, text)
         }
         RouteLook::Matches => {
             recorder.enter_route(Some(number));
             let conditions = if route.conditions.is_empty() { "" } else { ", and all conditions" };
             (
-                Verdict::Yes,
+                StepVerdict::Yes,
                 StepOrigin::Route,
                 format!("{pattern}: the path {} matches{conditions}", path.escape_debug()),
             )
@@ -105,7 +105,7 @@ pub(super) fn record_action<'v>(
             (_, ScriptRunner::Cgi(_)) => ("cgi", "a program runs".to_owned()),
         },
     };
-    recorder.step(Stage::Action, Verdict::Yes, StepOrigin::Setting(setting), text);
+    recorder.step(Stage::Action, StepVerdict::Yes, StepOrigin::Setting(setting), text);
 }
 
 /// Records what a path beneath a root names.
@@ -128,18 +128,18 @@ pub(super) fn record_look_up(
                     text += &format!("; {what}: {}", names.join(", "));
                 }
             }
-            (Verdict::Yes, text)
+            (StepVerdict::Yes, text)
         }
         Ok(Resolved::DirectoryWithoutSlash) => {
-            (Verdict::No, "a directory, which is at the path with a slash".to_owned())
+            (StepVerdict::No, "a directory, which is at the path with a slash".to_owned())
         }
-        Ok(Resolved::Directory(..)) => (Verdict::No, "a directory without an index".to_owned()),
+        Ok(Resolved::Directory(..)) => (StepVerdict::No, "a directory without an index".to_owned()),
         Err(error) => {
             let why = match error {
                 FileError::NotFound => "no file, or a hidden one",
                 _ => Response::from(*error).reason().unwrap_or("it cannot be read"),
             };
-            (Verdict::No, why.to_owned())
+            (StepVerdict::No, why.to_owned())
         }
     };
     let path = absolute_path(path);

@@ -2,7 +2,7 @@
 
 use super::{AccessDecision, DenialCounter, RuleMode};
 use crate::site::network::any_contains;
-use crate::site::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
+use crate::site::step_recorder::{Stage, StepOrigin, StepRecorder, StepVerdict};
 use crate::syntax::Network;
 use selvedge::{Response, StatusCode};
 use std::net::IpAddr;
@@ -69,9 +69,9 @@ impl IpFilter {
             None => (StepOrigin::Setting("ip-access"), "no rule has the network of"),
         };
         let (verdict, outcome) = match (self.allows(client), self.mode) {
-            (true, _) => (Verdict::Yes, "it is allowed".to_owned()),
-            (false, RuleMode::Enforce) => (Verdict::Denied, format!("it is denied: {}", self.status.code())),
-            (false, RuleMode::DryRun) => (Verdict::DryRun, "it would be denied without `dry-run`".to_owned()),
+            (true, _) => (StepVerdict::Yes, "it is allowed".to_owned()),
+            (false, RuleMode::Enforce) => (StepVerdict::Denied, format!("it is denied: {}", self.status.code())),
+            (false, RuleMode::DryRun) => (StepVerdict::DryRun, "it would be denied without `dry-run`".to_owned()),
         };
         recorder.step(Stage::Access, verdict, origin, format!("ip-access: {of} {client}, so {outcome}"));
     }

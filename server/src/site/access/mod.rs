@@ -43,7 +43,7 @@ pub(crate) use users::UserProblem;
 #[cfg(all(test, feature = "configuration"))]
 pub(crate) use users::Users;
 
-use super::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
+use super::step_recorder::{Stage, StepOrigin, StepRecorder, StepVerdict};
 use selvedge::service::{Admission, hold_until_sent};
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
@@ -153,11 +153,11 @@ impl AccessDecision {
     fn record(&self, recorder: Option<&StepRecorder>, setting: &'static str, client: impl FnOnce() -> String) {
         let Some(recorder) = recorder else { return };
         let (verdict, text) = match self {
-            Self::Allow => (Verdict::Yes, client()),
-            Self::DryRunDenied(reason) => (Verdict::DryRun, (*reason).to_owned()),
+            Self::Allow => (StepVerdict::Yes, client()),
+            Self::DryRunDenied(reason) => (StepVerdict::DryRun, (*reason).to_owned()),
             Self::Deny(refused) => {
                 let why = refused.reason().map_or_else(client, str::to_owned);
-                (Verdict::Denied, format!("{why}: {}", refused.status.code()))
+                (StepVerdict::Denied, format!("{why}: {}", refused.status.code()))
             }
         };
         recorder.step(Stage::Access, verdict, StepOrigin::Setting(setting), format!("{setting}: {text}"));

@@ -31,7 +31,7 @@ pub(in crate::site) use state::GatewayState;
 
 use super::files::Files;
 use super::lookup::FileLookup;
-use super::step_recorder::{Producer, Stage, StepOrigin, StepRecorder, Verdict};
+use super::step_recorder::{Producer, Stage, StepOrigin, StepRecorder, StepVerdict};
 use crate::syntax::absolute_path;
 use crate::traces::{CurrentTry, Tracer, TryResult};
 use after_response::AfterResponse;
@@ -124,10 +124,10 @@ fn record_script(recorder: &StepRecorder, rules: &GatewayRules, script: &TargetS
         file => format!("the script {}", file.escape_debug()),
     };
     text += &format!(" gets SCRIPT_NAME {} and PATH_INFO {}", quoted(name), quoted(path_info));
-    recorder.step(Stage::Script, Verdict::Yes, StepOrigin::None, text);
+    recorder.step(Stage::Script, StepVerdict::Yes, StepOrigin::None, text);
     recorder.step(
         Stage::Script,
-        Verdict::Yes,
+        StepVerdict::Yes,
         StepOrigin::None,
         format!("{} would run it", runner_name(&rules.runner)),
     );

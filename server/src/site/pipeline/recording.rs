@@ -7,7 +7,7 @@ use crate::site::files::FileError;
 use crate::site::files_rules::FilesRules;
 use crate::site::lookup::{FileLookup, FoundBy};
 use crate::site::route_table::{CacheScope, FoundRoute, Route};
-use crate::site::step_recorder::{Stage, StepOrigin, StepRecorder, Verdict};
+use crate::site::step_recorder::{Stage, StepOrigin, StepRecorder, StepVerdict};
 use crate::site::step_texts;
 use selvedge::proto::path::SafePath;
 use selvedge::service::{Body, LogRule};
@@ -28,7 +28,7 @@ impl<'t> Pipeline<'t> {
             step_texts::record_route(recorder, (number, &routes[number]), (text, look));
         });
         if found.matched.is_none() {
-            recorder.step(Stage::Route, Verdict::Denied, StepOrigin::Site, "no route of the site matches");
+            recorder.step(Stage::Route, StepVerdict::Denied, StepOrigin::Site, "no route of the site matches");
         }
         found
     }
@@ -41,7 +41,7 @@ impl<'t> Pipeline<'t> {
             LogRule::None => "the access log has no line of it".to_owned(),
             LogRule::Statuses(first, last) => format!("the access log has a line for statuses {first} to {last}"),
         };
-        recorder.step(Stage::Log, Verdict::Note, StepOrigin::Setting("log"), text);
+        recorder.step(Stage::Log, StepVerdict::Note, StepOrigin::Setting("log"), text);
     }
 
     /// Records what a path leads to.
@@ -49,42 +49,42 @@ impl<'t> Pipeline<'t> {
         let Some(recorder) = self.recorder() else { return };
         let (verdict, origin, text) = match found {
             Ok(FileLookup::File(file, FoundBy::Path(_))) => {
-                (Verdict::Yes, StepOrigin::Setting("files"), format!("the file {}", file.path.escape_debug()))
+                (StepVerdict::Yes, StepOrigin::Setting("files"), format!("the file {}", file.path.escape_debug()))
             }
             Ok(FileLookup::File(file, _)) => {
                 let text = format!("the file {} of `try-files`", file.path.escape_debug());
-                (Verdict::Yes, StepOrigin::Setting("files"), text)
+                (StepVerdict::Yes, StepOrigin::Setting("files"), text)
             }
             Ok(FileLookup::Fallback(file)) => {
                 let text = format!("the fallback {}, because the request is for a page", file.path.escape_debug());
-                (Verdict::Yes, StepOrigin::Setting("files"), text)
+                (StepVerdict::Yes, StepOrigin::Setting("files"), text)
             }
             Ok(FileLookup::Moved(change)) => {
                 let text =
                     format!("the page is at {}, to which the request is redirected", change.apply(path).encode());
-                (Verdict::Yes, StepOrigin::Setting("files"), text)
+                (StepVerdict::Yes, StepOrigin::Setting("files"), text)
             }
             Ok(FileLookup::Directory(..)) => {
-                (Verdict::Yes, StepOrigin::Setting("listing"), "the listing of the directory".to_owned())
+                (StepVerdict::Yes, StepOrigin::Setting("listing"), "the listing of the directory".to_owned())
             }
             Err(_) if rules.fallback.is_some() => {
                 let text = "no file, and the fallback is for page navigations only".to_owned();
-                (Verdict::No, StepOrigin::Setting("files"), text)
+                (StepVerdict::No, StepOrigin::Setting("files"), text)
             }
-            Err(_) => (Verdict::No, StepOrigin::Setting("files"), "no file".to_owned()),
+            Err(_) => (StepVerdict::No, StepOrigin::Setting("files"), "no file".to_owned()),
         };
         recorder.step(Stage::File, verdict, origin, text);
     }
 
     /// Records whether the next request for a file finds it in the cache of responses.
-    pub(super) fn record_caching(&self, is_canonical: bool) {
+    pub(super) fn record_caching(&self, canonical_path: Option<&SafePath>) {
         let Some(recorder) = self.recorder() else { return };
-        let text = match (self.cache_scope, is_canonical) {
-            (CacheScope::Path, true) => "the path alone decides, so a worker keeps the response in memory",
-            (CacheScope::Path, false) => "the path has another spelling, so no worker keeps the response",
+        let text = match (self.cache_scope, canonical_path) {
+            (CacheScope::Path, Some(_)) => "the path alone decides, so a worker keeps the response in memory",
+            (CacheScope::Path, None) => "the path has another spelling, so no worker keeps the response",
             (CacheScope::None, _) => "more than the path decides, so no worker keeps the response",
         };
-        recorder.step(Stage::Content, Verdict::Note, StepOrigin::None, text);
+        recorder.step(Stage::Content, StepVerdict::Note, StepOrigin::None, text);
     }
 
     /// Records the coding of content.
@@ -96,9 +96,9 @@ impl<'t> Pipeline<'t> {
         match response.fields().get("content-encoding") {
             Some(coding) => {
                 let text = format!("the client accepts the coding {}", String::from_utf8_lossy(coding).escape_debug());
-                recorder.step(Stage::Content, Verdict::Yes, StepOrigin::Setting("compress"), text);
+                recorder.step(Stage::Content, StepVerdict::Yes, StepOrigin::Setting("compress"), text);
             }
-            None => recorder.step(Stage::Content, Verdict::Note, StepOrigin::None, "the content is not compressed"),
+            None => recorder.step(Stage::Content, StepVerdict::Note, StepOrigin::None, "the content is not compressed"),
         }
     }
 
@@ -113,7 +113,7 @@ impl<'t> Pipeline<'t> {
     pub(super) fn record_error_page(&self, page: Option<&SafePath>, text: &str) {
         let Some(recorder) = self.recorder() else { return };
         let page = page.map(|page| format!("the page {}", page.encode())).unwrap_or_default();
-        recorder.step(Stage::Content, Verdict::Yes, StepOrigin::Setting("error-page"), format!("{page}{text}"));
+        recorder.step(Stage::Content, StepVerdict::Yes, StepOrigin::Setting("error-page"), format!("{page}{text}"));
     }
 
     /// Records which origins may use the response.
@@ -122,9 +122,9 @@ impl<'t> Pipeline<'t> {
         let (verdict, text) = match response.fields().get("access-control-allow-origin") {
             Some(origin) => {
                 let origin = String::from_utf8_lossy(origin).escape_debug().to_string();
-                (Verdict::Yes, format!("cors: pages of {origin} may use the response"))
+                (StepVerdict::Yes, format!("cors: pages of {origin} may use the response"))
             }
-            None => (Verdict::No, "cors: the request has no origin that may use the response".to_owned()),
+            None => (StepVerdict::No, "cors: the request has no origin that may use the response".to_owned()),
         };
         recorder.step(Stage::Field, verdict, StepOrigin::Setting("cors"), text);
     }
@@ -138,7 +138,7 @@ pub(super) fn record_delay(recorder: Option<&StepRecorder>, rules: &AccessRules)
     let Some(recorder) = recorder.filter(|_| rules.basic_auth.is_some()) else { return };
     recorder.step(
         Stage::Access,
-        Verdict::Note,
+        StepVerdict::Note,
         StepOrigin::Setting("basic-auth"),
         "basic-auth: a preflight request has no credentials, so the cors of its route decides first",
     );
@@ -150,7 +150,7 @@ pub(super) fn record_preflight(recorder: Option<&StepRecorder>, route: Option<&R
         let of = if route.is_some() { "the route" } else { "the site" };
         recorder.step(
             Stage::Action,
-            Verdict::Yes,
+            StepVerdict::Yes,
             StepOrigin::Setting("cors"),
             format!("a preflight request for {of}"),
         );

@@ -8,7 +8,7 @@ use super::proxy_rules::ProxyRules;
 use super::upstream::{self, NoServer, Preference, ServerCondition};
 use super::wait_queue::NoPlace;
 use super::worker::ProxyWorker;
-use crate::site::step_recorder::{Producer, Stage, StepOrigin, StepRecorder, Verdict};
+use crate::site::step_recorder::{Producer, Stage, StepOrigin, StepRecorder, StepVerdict};
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ pub(in crate::site) fn explain(
     if let Some(response) = max_forwards::final_response(request) {
         recorder.step(
             Stage::Upstream,
-            Verdict::No,
+            StepVerdict::No,
             StepOrigin::None,
             "max-forwards is 0, so the request is not forwarded",
         );
@@ -44,12 +44,12 @@ pub(in crate::site) fn explain(
         Err(no_server) => return without_server(rules, no_server, recorder),
     };
     let text = format!("{}: {}", servers.server(server).name, reason(preference));
-    recorder.step(Stage::Upstream, Verdict::Yes, StepOrigin::Setting("proxy"), text);
+    recorder.step(Stage::Upstream, StepVerdict::Yes, StepOrigin::Setting("proxy"), text);
     let targets = group.targets(server, servers.server(server));
     if targets.is_empty() {
         recorder.step(
             Stage::Upstream,
-            Verdict::No,
+            StepVerdict::No,
             StepOrigin::Setting("proxy"),
             "the name of the server is not resolved",
         );
@@ -58,14 +58,14 @@ pub(in crate::site) fn explain(
     record_request(&outgoing, request, recorder);
     if let Some(cookie) = new_cookie(servers, preference, (server, &outgoing)) {
         let text = format!("the response gets set-cookie: {cookie}");
-        recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("proxy"), text);
+        recorder.step(Stage::Field, StepVerdict::Yes, StepOrigin::Setting("proxy"), text);
     }
     for edit in outgoing.response_headers.as_ref().unwrap_or(&rules.response_headers).iter() {
         let text = match edit.value {
             Some(value) => format!("the response gets {}: {value}", edit.name),
             None => format!("the response loses {}", edit.name),
         };
-        recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("proxy"), text);
+        recorder.step(Stage::Field, StepVerdict::Yes, StepOrigin::Setting("proxy"), text);
     }
     recorder.set_producer(Producer::Upstream);
     Forwarded::Received(Response::new(StatusCode::OK))
@@ -75,10 +75,12 @@ pub(in crate::site) fn explain(
 fn record_servers(rules: &ProxyRules, recorder: &StepRecorder) {
     for server in rules.upstream.status().servers {
         let (verdict, condition) = match server.condition {
-            ServerCondition::Healthy => (Verdict::Note, "in use".to_owned()),
-            ServerCondition::Out(time) => (Verdict::No, format!("out after failures, for {:.1} s", time.as_secs_f64())),
-            ServerCondition::Trial => (Verdict::Note, "on trial after failures".to_owned()),
-            ServerCondition::CheckFailed => (Verdict::No, "out, because it fails its checks".to_owned()),
+            ServerCondition::Healthy => (StepVerdict::Note, "in use".to_owned()),
+            ServerCondition::Out(time) => {
+                (StepVerdict::No, format!("out after failures, for {:.1} s", time.as_secs_f64()))
+            }
+            ServerCondition::Trial => (StepVerdict::Note, "on trial after failures".to_owned()),
+            ServerCondition::CheckFailed => (StepVerdict::No, "out, because it fails its checks".to_owned()),
         };
         let text = format!("{}: {condition}, {} requests at work", server.name, server.at_work);
         recorder.step(Stage::Upstream, verdict, StepOrigin::Setting("proxy"), text);
@@ -101,7 +103,7 @@ fn without_server(rules: &ProxyRules, no_server: NoServer, recorder: &StepRecord
     let failure = match no_server {
         NoServer::Full(_) if capacity.queue_max > rules.upstream.status().waiting => {
             let text = "all servers are full, so the request waits for a place";
-            recorder.step(Stage::Upstream, Verdict::Note, StepOrigin::Setting("proxy"), text);
+            recorder.step(Stage::Upstream, StepVerdict::Note, StepOrigin::Setting("proxy"), text);
             recorder.set_producer(Producer::Upstream);
             return Forwarded::Received(Response::new(StatusCode::OK));
         }
@@ -114,7 +116,7 @@ fn without_server(rules: &ProxyRules, no_server: NoServer, recorder: &StepRecord
 
 /// Returns the response if no server gets the request.
 fn refuse(rules: &ProxyRules, failure: ForwardFailure, recorder: &StepRecorder) -> Forwarded {
-    recorder.step(Stage::Upstream, Verdict::Denied, StepOrigin::Setting("proxy"), failure.text());
+    recorder.step(Stage::Upstream, StepVerdict::Denied, StepOrigin::Setting("proxy"), failure.text());
     Forwarded::Failed(failure.response(rules.upstream.rules().capacity.queue_timeout))
 }
 
@@ -123,7 +125,7 @@ fn record_request(outgoing: &ServerRequest, request: &Request, recorder: &StepRe
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
     let head = &outgoing.head;
     let line = format!("it gets {} {} with host {}", text(&head.method), text(&head.target), text(&head.authority));
-    recorder.step(Stage::Upstream, Verdict::Yes, StepOrigin::Setting("proxy"), line);
+    recorder.step(Stage::Upstream, StepVerdict::Yes, StepOrigin::Setting("proxy"), line);
     let received: Vec<_> = request.fields().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
     let lines = head.fields.split(|&b| b == b'\n').filter_map(|line| {
         let line = line.strip_suffix(b"\r")?;
@@ -135,11 +137,11 @@ fn record_request(outgoing: &ServerRequest, request: &Request, recorder: &StepRe
         // It is another one for each request.
         let value = if name == b"x-request-id" { "a new one".to_owned() } else { text(value) };
         let line = format!("it gets {}: {value}", text(name));
-        recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("proxy"), line);
+        recorder.step(Stage::Field, StepVerdict::Yes, StepOrigin::Setting("proxy"), line);
     }
     let is_dropped = |(name, _): &&(Vec<u8>, &[u8])| name != b"host" && sent.iter().all(|(other, _)| other != name);
     for (name, _) in received.iter().filter(is_dropped) {
         let line = format!("it does not get {}", text(name));
-        recorder.step(Stage::Field, Verdict::Yes, StepOrigin::Setting("proxy"), line);
+        recorder.step(Stage::Field, StepVerdict::Yes, StepOrigin::Setting("proxy"), line);
     }
 }

@@ -23,7 +23,7 @@ fn explain(table: &Arc<RouteTable>, path: &str, client: &str) -> (u16, Vec<Step>
     (response.status.code(), recorder.take().0)
 }
 
-fn verdicts(steps: &[Step], stage: &str) -> Vec<Verdict> {
+fn verdicts(steps: &[Step], stage: &str) -> Vec<StepVerdict> {
     steps.iter().filter(|step| step.stage.name() == stage).map(|step| step.verdict).collect()
 }
 
@@ -51,7 +51,7 @@ fn an_explanation_counts_nothing_and_takes_no_token() {
     for _ in 0..3 {
         let (status, steps) = explain(&table, "/x", "192.0.2.1");
         assert_eq!(status, 200);
-        assert_eq!(verdicts(&steps, "access"), [Verdict::DryRun, Verdict::Yes, Verdict::Yes], "{steps:?}");
+        assert_eq!(verdicts(&steps, "access"), [StepVerdict::DryRun, StepVerdict::Yes, StepVerdict::Yes], "{steps:?}");
     }
     assert!(table.dry_run_counts().all(|counted| counted.count == 0));
     assert_eq!((limiter.denials().get(), requests_at_once.denials().get()), (0, 0));
@@ -63,7 +63,11 @@ fn an_explanation_counts_nothing_and_takes_no_token() {
     assert_eq!(run_to_end(service(table.clone())).unwrap(), 200);
     assert_eq!(table.dry_run_counts().map(|counted| counted.count).sum::<u64>(), 1);
     let (status, steps) = explain(&table, "/x", "192.0.2.1");
-    assert_eq!((status, verdicts(&steps, "access")), (429, vec![Verdict::DryRun, Verdict::Denied]), "{steps:?}");
+    assert_eq!(
+        (status, verdicts(&steps, "access")),
+        (429, vec![StepVerdict::DryRun, StepVerdict::Denied]),
+        "{steps:?}"
+    );
     assert_eq!(limiter.denials().get(), 0);
 }
 
@@ -87,9 +91,9 @@ fn each_route_is_recorded_with_the_reason_why_it_does_not_match() {
         .map(|step| (step.route, step.verdict, step.origin))
         .collect();
     let expected = [
-        (Some(0), Verdict::No, StepOrigin::Route),
-        (Some(1), Verdict::No, StepOrigin::Condition(1)),
-        (Some(2), Verdict::Yes, StepOrigin::Route),
+        (Some(0), StepVerdict::No, StepOrigin::Route),
+        (Some(1), StepVerdict::No, StepOrigin::Condition(1)),
+        (Some(2), StepVerdict::Yes, StepOrigin::Route),
     ];
     assert_eq!(looks, expected);
     let (status, steps) = explain(&table, "/y", "127.0.0.1");
@@ -121,9 +125,10 @@ fn a_route_in_dry_run_mode_counts_no_explanation_and_metrics_are_not_made_for_on
         route("/x", respond_with("in")),
     ];
     let table = Arc::new(RouteTable::new(vec![site("a", routes)]).unwrap());
-    for (path, looks) in
-        [("/m", &[Verdict::DryRun, Verdict::Yes][..]), ("/x", &[Verdict::DryRun, Verdict::No, Verdict::Yes])]
-    {
+    for (path, looks) in [
+        ("/m", &[StepVerdict::DryRun, StepVerdict::Yes][..]),
+        ("/x", &[StepVerdict::DryRun, StepVerdict::No, StepVerdict::Yes]),
+    ] {
         let (status, steps) = explain(&table, path, "127.0.0.1");
         // Nothing provides metrics here, so a request that is served gets 503.
         assert_eq!((status, verdicts(&steps, "route")), (200, looks.to_vec()), "{steps:?}");

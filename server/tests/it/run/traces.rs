@@ -40,7 +40,7 @@ fn line<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-fn only<'s>(spans: &'s [Span], kind: u64) -> Vec<&'s Span> {
+fn only(spans: &[Span], kind: u64) -> Vec<&Span> {
     spans.iter().filter(|span| span.kind == kind).collect()
 }
 
