@@ -10,7 +10,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-pub(super) const FRAME_HEADER_BYTES: usize = 9;
+const FRAME_HEADER_BYTES: usize = 9;
 /// Size of the table of received fields, in bytes: that of RFC 9113 section 6.5.2, which the client does not change.
 const TABLE_BYTES: usize = 4096;
 
@@ -21,7 +21,7 @@ pub(super) const RST_STREAM: u8 = 0x3;
 pub(super) const SETTINGS: u8 = 0x4;
 pub(super) const PUSH_PROMISE: u8 = 0x5;
 pub(super) const PING: u8 = 0x6;
-pub(super) const GOAWAY: u8 = 0x7;
+const GOAWAY: u8 = 0x7;
 pub(super) const WINDOW_UPDATE: u8 = 0x8;
 pub(super) const CONTINUATION: u8 = 0x9;
 

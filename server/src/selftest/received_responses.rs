@@ -1,7 +1,5 @@
 //! Reads what a server sends over HTTP/1.1, as far as it can be read: also invalid responses are to be reported.
 
-use super::http2_client::{FRAME_HEADER_BYTES, GOAWAY, PING, SETTINGS, WINDOW_UPDATE};
-
 /// The responses in some bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReceivedResponses {
@@ -22,9 +20,6 @@ pub(super) enum UnreadRest {
     Part,
     /// Bytes that are no response.
     Invalid,
-    /// Frames of HTTP/2, the last of which is GOAWAY with an error. A server that accepts both protocols refuses this way
-    /// what begins as neither (RFC 9113 §3.4).
-    Http2Refusal,
 }
 
 /// How the content of a response ends.
@@ -39,12 +34,6 @@ impl ReceivedResponses {
     pub(super) fn read(mut bytes: &[u8]) -> Self {
         let mut responses = Self::default();
         while !bytes.is_empty() && responses.rest == UnreadRest::Nothing {
-            if responses.statuses.is_empty()
-                && let Some(rest) = read_http2_refusal(bytes)
-            {
-                responses.rest = rest;
-                break;
-            }
             let Some(end) = find(bytes, b"\r\n\r\n") else {
                 let begin = &bytes[..bytes.len().min(5)];
                 responses.rest = if b"HTTP/".starts_with(begin) { UnreadRest::Part } else { UnreadRest::Invalid };
@@ -138,28 +127,6 @@ fn read_head(head: &[u8]) -> Option<(u16, ContentEnd)> {
     Some((status, if matches!(status, 204 | 304) { ContentEnd::Length(0) } else { content }))
 }
 
-/// Reads frames of HTTP/2 of which none belongs to a stream. Returns `None` for other bytes.
-fn read_http2_refusal(bytes: &[u8]) -> Option<UnreadRest> {
-    let mut permitted: &[u8] = &[SETTINGS];
-    // The first byte is that of a length: settings have less than 64 KiB, and a response of HTTP/1 begins with `H`.
-    let mut rest = bytes.first().is_some_and(|byte| *byte == 0).then_some(bytes)?;
-    while let Some((header, after)) = rest.split_at_checked(FRAME_HEADER_BYTES) {
-        let (length, kind) = (u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize, header[3]);
-        if !permitted.contains(&kind) || header[5..] != [0; 4] {
-            return None;
-        }
-        let Some((payload, after)) = after.split_at_checked(length) else { break };
-        if kind == GOAWAY {
-            // No stream was processed, and the code is that of an error.
-            let is_refusal = payload.len() >= 8 && payload[..4] == [0; 4] && payload[4..8] != [0; 4];
-            return is_refusal.then_some(UnreadRest::Http2Refusal);
-        }
-        permitted = &[SETTINGS, PING, WINDOW_UPDATE, GOAWAY];
-        rest = after;
-    }
-    Some(UnreadRest::Part)
-}
-
 pub(super) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
@@ -194,20 +161,5 @@ mod tests {
         assert_eq!(read("\x15\x03\x01").1, UnreadRest::Invalid);
         assert_eq!(read("HTTP/1.1 2x0 OK\r\n\r\n").1, UnreadRest::Invalid);
         assert_eq!(read("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n").1, UnreadRest::Invalid);
-    }
-
-    #[test]
-    fn a_refusal_of_http2_is_settings_and_goaway_with_an_error() {
-        let (settings, headers) = ([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0, 0, 1]);
-        let goaway = |code: u8| [&[0, 0, 8, GOAWAY, 0, 0, 0, 0, 0][..], &[0, 0, 0, 0, 0, 0, 0, code]].concat();
-        let rest = |frames: &[&[u8]]| ReceivedResponses::read(&frames.concat()).rest;
-        assert_eq!(rest(&[&settings, &goaway(1)]), UnreadRest::Http2Refusal);
-        let whole = [&settings[..], &goaway(1)].concat();
-        for length in 1..whole.len() {
-            assert_eq!(rest(&[&whole[..length]]), UnreadRest::Part, "{length} bytes");
-        }
-        assert_eq!(rest(&[&settings, &goaway(0)]), UnreadRest::Invalid, "no error");
-        assert_eq!(rest(&[&goaway(1)]), UnreadRest::Invalid, "no settings");
-        assert_eq!(rest(&[&settings, &headers, &goaway(1)]), UnreadRest::Invalid, "a response");
     }
 }
