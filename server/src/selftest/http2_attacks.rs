@@ -1,7 +1,7 @@
 //! Floods and violations of HTTP/2, and clients of HTTP/2 that wait too long.
 
 use super::attack::{Attack, AttackArea, AttackOutcome, AttackText, Verdict};
-use super::http2_client::{Http2Client, SettingsReply};
+use super::http2_client::{Http2Client, SETTINGS_INITIAL_WINDOW_SIZE, SettingsReply};
 use super::tested_server::{Http2Support, TestedServer};
 use selvedge::proto::http2::ErrorCode;
 use std::collections::BTreeSet;
@@ -46,6 +46,7 @@ impl Http2Attack {
             let AttackOutcome { verdict, seen: of_input } = self.run_input(input, server);
             match verdict {
                 Verdict::Held => seen.insert(of_input),
+                Verdict::NotApplicable => return AttackOutcome::not_applicable(of_input),
                 verdict => return AttackOutcome { verdict, seen: format!("{of_input}, for {}", input.name) },
             };
         }
@@ -84,6 +85,9 @@ pub(super) fn open(
 ) -> Result<Http2Client, AttackOutcome> {
     if server.http2 == Http2Support::Missing {
         return Err(AttackOutcome::not_applicable("the server does not accept HTTP/2 at this address"));
+    }
+    if settings.contains(&(SETTINGS_INITIAL_WINDOW_SIZE, 0)) && server.usual.content_bytes == 0 {
+        return Err(AttackOutcome::not_applicable("the usual response has no content, so its stream ends at once"));
     }
     match Http2Client::open(&server.target, settings, reply) {
         Ok(Some(client)) => Ok(client),

@@ -18,6 +18,8 @@ pub(super) enum UnreadRest {
     Nothing,
     /// A part of a response. It may be content that only the end of the connection delimits.
     Part,
+    /// Frames of HTTP/2. A server of both versions may respond with GOAWAY to bytes of neither.
+    Http2,
     /// Bytes that are no response.
     Invalid,
 }
@@ -35,8 +37,7 @@ impl ReceivedResponses {
         let mut responses = Self::default();
         while !bytes.is_empty() && responses.rest == UnreadRest::Nothing {
             let Some(end) = find(bytes, b"\r\n\r\n") else {
-                let begin = &bytes[..bytes.len().min(5)];
-                responses.rest = if b"HTTP/".starts_with(begin) { UnreadRest::Part } else { UnreadRest::Invalid };
+                responses.rest = rest_without_head(bytes);
                 break;
             };
             let Some((status, content)) = read_head(&bytes[..end]) else {
@@ -105,6 +106,17 @@ impl ReceivedResponses {
     }
 }
 
+/// Returns what bytes are that have no complete head.
+fn rest_without_head(bytes: &[u8]) -> UnreadRest {
+    /// Type, flags and stream of the frame SETTINGS, behind its length of three bytes.
+    const SETTINGS: [u8; 6] = [4, 0, 0, 0, 0, 0];
+    match bytes {
+        _ if b"HTTP/".starts_with(&bytes[..bytes.len().min(5)]) => UnreadRest::Part,
+        [0, _, _, frame @ ..] if frame.starts_with(&SETTINGS) => UnreadRest::Http2,
+        _ => UnreadRest::Invalid,
+    }
+}
+
 /// Returns the status of a head, and how its content ends.
 fn read_head(head: &[u8]) -> Option<(u16, ContentEnd)> {
     let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
@@ -159,6 +171,7 @@ mod tests {
         assert_eq!(read("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nh"), (vec![200], UnreadRest::Part, 1));
         assert_eq!(read("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab").1, UnreadRest::Part);
         assert_eq!(read("\x15\x03\x01").1, UnreadRest::Invalid);
+        assert_eq!(read("\0\0\x06\x04\0\0\0\0\0 and more").1, UnreadRest::Http2);
         assert_eq!(read("HTTP/1.1 2x0 OK\r\n\r\n").1, UnreadRest::Invalid);
         assert_eq!(read("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n").1, UnreadRest::Invalid);
     }

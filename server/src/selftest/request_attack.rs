@@ -154,6 +154,9 @@ impl ExpectedResponses {
         }
         match (state, statuses) {
             (ConnectionState::Open, _) => None,
+            (ConnectionState::Ended, []) if responses.rest == UnreadRest::Http2 => {
+                Some(AttackOutcome::held("frames of HTTP/2 and close"))
+            }
             (ConnectionState::Ended, []) => Some(AttackOutcome::held("close without a response")),
             (ConnectionState::Ended, _) => Some(AttackOutcome::held(format!("{} and close", list()))),
             (ConnectionState::TimedOut, []) => Some(AttackOutcome::failed("neither a response nor a close")),

@@ -75,6 +75,11 @@ impl TargetUrl {
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         Ok(Self { scheme, authority, host, port, path })
     }
+
+    /// Returns the host for a handshake, or an empty text for an address.
+    pub(super) fn server_name(&self) -> &str {
+        if self.host.parse::<IpAddr>().is_ok() { "" } else { &self.host }
+    }
 }
 
 impl fmt::Display for TargetUrl {

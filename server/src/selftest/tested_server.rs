@@ -91,7 +91,9 @@ pub(super) fn request_usually(target: &AttackTarget) -> Result<UsualResponse, St
         let is_complete = responses.rest == UnreadRest::Nothing && !responses.statuses.is_empty();
         let is_enough = outcome == ReceiveOutcome::Ended || connection.received.len() > USUAL_BYTES_MAX;
         match (responses.rest, responses.statuses.first()) {
-            (UnreadRest::Invalid, _) => return Err(failed("got bytes that are no response of HTTP/1.1")),
+            (UnreadRest::Invalid | UnreadRest::Http2, _) => {
+                return Err(failed("got bytes that are no response of HTTP/1.1"));
+            }
             (_, Some(&status)) if is_complete || is_enough => {
                 return Ok(UsualResponse { status, content_bytes: responses.content_bytes });
             }

@@ -27,11 +27,14 @@ pub(super) fn attacks() -> Vec<Attack> {
     let texts_and_runs: [(AttackText, fn(&TestedServer) -> AttackOutcome); 6] = [
         (text("plain-request", "a request without TLS", "400 or close", "RFC 9110 section 4.2.2"), plain_request),
         (text("old-versions", "handshakes of TLS 1.0 and 1.1", NO_HANDSHAKE, "RFC 8996"), |server| {
-            let hellos = [0x0301, 0x0302].map(|version| ClientHello { version, ciphers: USUAL_CIPHERS });
+            let server_name = server.target.url.server_name();
+            let hellos = [0x0301, 0x0302].map(|version| ClientHello { version, ciphers: USUAL_CIPHERS, server_name });
             refused_hellos(server, &hellos.map(|hello| hello.record()))
         }),
         (text("weak-ciphers", "a handshake with weak ciphers only", NO_HANDSHAKE, "RFC 9325 section 4.2"), |server| {
-            refused_hellos(server, &[ClientHello { version: 0x0303, ciphers: WEAK_CIPHERS }.record()])
+            let server_name = server.target.url.server_name();
+            let hello = ClientHello { version: 0x0303, ciphers: WEAK_CIPHERS, server_name };
+            refused_hellos(server, &[hello.record()])
         }),
         (text("invalid-records", "records that are no handshake", NO_HANDSHAKE, "RFC 8446 section 5.1"), |server| {
             refused_hellos(server, &invalid_records())
@@ -61,7 +64,7 @@ pub(super) fn slow_attacks() -> Vec<Attack> {
     let attack = |text, bytes: Vec<u8>| {
         attack(AttackArea::SlowClients, text, move |server: &TestedServer| wait_for_end(server, &bytes))
     };
-    let hello = ClientHello { version: 0x0303, ciphers: USUAL_CIPHERS }.record();
+    let hello = ClientHello { version: 0x0303, ciphers: USUAL_CIPHERS, server_name: "" }.record();
     vec![attack(silent, Vec::new()), attack(half, hello[..hello.len() / 2].to_vec())]
 }
 
