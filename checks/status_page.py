@@ -9,6 +9,7 @@ but the page and its events, or if the numbers do not change within 3 s. Also ch
 that pauses it, and what it reports when the server stops.
 """
 
+import fcntl
 import http.client
 import json
 import os
@@ -120,11 +121,13 @@ await page.keyboard.press('Tab');
 if (!await page.evaluate(() => document.activeElement.matches('.scroll'))) report('keys do not reach the tables');
 await page.click('#pause');
 if (!await changes(page, await shown(page))) report('the page does not go on');
-// The browser reports a connection that is refused.
-page.removeAllListeners('console');
-process.kill(Number(server), 'SIGTERM');
-const isLost = () => document.getElementById('state').textContent.includes('lost');
-await page.waitForFunction(isLost, {timeout: 20000}).catch(() => report('a lost connection is not reported'));
+if (server) {
+    // The browser reports a connection that is refused.
+    page.removeAllListeners('console');
+    process.kill(Number(server), 'SIGTERM');
+    const isLost = () => document.getElementById('state').textContent.includes('lost');
+    await page.waitForFunction(isLost, {timeout: 20000}).catch(() => report('a lost connection is not reported'));
+}
 await browser.close();
 console.log(JSON.stringify(findings));
 """
@@ -147,13 +150,25 @@ def load(place, is_over):
         number += 1
 
 
-def main(program, pictures):
+def findings_of(url, server="", pictures=""):
+    """Opens the page in Chromium, and returns what is wrong. It has to have failed requests, upstreams and rules in
+    dry-run mode, and no certificate. A server, given by its process identifier, is stopped at the end.
+    """
     tools = HERE / "target" / "pages"
     tools.mkdir(parents=True, exist_ok=True)
-    (tools / "package.json").write_text('{"private": true}')
-    install = ["npm", "install", "--no-audit", "--no-fund", "--silent", *PACKAGES]
-    subprocess.run(install, cwd=tools, check=True, timeout=TIMEOUT)
-    (tools / "status_page.mjs").write_text(SCRIPT)
+    # Several checks may start at once.
+    with open(tools / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (tools / "package.json").write_text('{"private": true}')
+        install = ["npm", "install", "--no-audit", "--no-fund", "--silent", *PACKAGES]
+        subprocess.run(install, cwd=tools, check=True, timeout=TIMEOUT)
+        (tools / "status_page.mjs").write_text(SCRIPT)
+    run = ["node", "status_page.mjs", url, str(server), pictures]
+    done = subprocess.run(run, cwd=tools, timeout=TIMEOUT, stdout=subprocess.PIPE)
+    return json.loads(done.stdout) if done.returncode == 0 else [["the browser failed"]]
+
+
+def main(program, pictures):
     with tempfile.TemporaryDirectory() as folder:
         configuration = pathlib.Path(folder) / "selvedge.kdl"
         configuration.write_text(CONFIGURATION)
@@ -165,9 +180,7 @@ def main(program, pictures):
             port = int(re.search(r"http://127\.0\.0\.1:(\d+)", server.stderr.readline()).group(1))
             sender = threading.Thread(target=load, args=(("127.0.0.1", port), is_over))
             sender.start()
-            run = ["node", "status_page.mjs", f"http://127.0.0.1:{port}/status", str(server.pid), pictures]
-            done = subprocess.run(run, cwd=tools, timeout=TIMEOUT, stdout=subprocess.PIPE)
-            findings = json.loads(done.stdout) if done.returncode == 0 else [["the browser failed"]]
+            findings = findings_of(f"http://127.0.0.1:{port}/status", server.pid, pictures)
         finally:
             is_over.set()
             server.terminate()
