@@ -93,6 +93,13 @@ fn server_program() -> Result<PathBuf, String> {
     Ok(own.with_file_name("selvedge"))
 }
 
+/// Returns the folder of the example as an absolute path, so that the commands of the guide work in any folder.
+fn folder() -> Result<PathBuf, String> {
+    let folder = PathBuf::from(env::var_os("OBSERVED_FOLDER").unwrap_or_else(|| "examples/observed".into()));
+    let absent = |error: std::io::Error| format!("no folder {}: {error} (set OBSERVED_FOLDER)", folder.display());
+    folder.canonicalize().map_err(absent)
+}
+
 /// Prints a line for the reader of the example.
 #[expect(clippy::print_stdout, reason = "the example tells what to look at")]
 fn print_line(line: &str) {
@@ -129,7 +136,7 @@ async fn run(arguments: &[String]) -> Result<usize, String> {
     let (interrupt, terminate) = (handler(SignalKind::interrupt())?, handler(SignalKind::terminate())?);
     let mut signals = Signals { interrupt, terminate, seconds };
     let addresses = Addresses::from_environment();
-    let folder = PathBuf::from(env::var_os("OBSERVED_FOLDER").unwrap_or_else(|| "examples/observed".into()));
+    let folder = folder()?;
     let configuration = folder.join("selvedge.kdl");
     let program = server_program()?;
 
