@@ -209,7 +209,7 @@ pub(crate) struct CheckArgs {
 /// of the file. With `--request`, `--config` names the file.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// URL of the request, such as https://example.com/path
+    /// URL of the request, with its scheme and host
     #[arg(value_name = "URL", required_unless_present = "request")]
     pub(crate) url: Option<String>,
 
