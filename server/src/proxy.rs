@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(settings.upstreams[0].name, "http://localhost:9000");
         let settings = configuration(&["--to", "localhost:9000/"]).unwrap().settings;
         assert_eq!(settings.upstreams[0].name, "http://localhost:9000");
-        assert_eq!(settings.sites[0].routes[0].body_bytes_max, 1 << 50);
+        assert_eq!(settings.sites[0].routes[0].body_limit.bytes_max, 1 << 50);
         assert_eq!(options(&["--to", "9000"]).unwrap().from, [ProxyFrom::Address("127.0.0.1:8080".to_owned())]);
     }
 

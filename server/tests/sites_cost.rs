@@ -123,6 +123,7 @@ fn table(root: &Arc<Root>) -> RouteTable {
         conditions: Vec::new(),
         access: None,
         body_bytes_max: 10 << 20,
+        body_dry_run: None,
         file_fields: FileFieldRules::default(),
         cors: None,
         error_pages: Vec::new(),

@@ -205,17 +205,25 @@ pub struct IncomingBody {
     length: Option<u64>,
     bytes_max: u64,
     bytes_read: u64,
+    observed: Option<Box<ObservedLength>>,
+}
+
+/// What to do about content beyond a length that is permitted.
+struct ObservedLength {
+    bytes: u64,
+    report: Box<dyn FnOnce() + Send>,
 }
 
 impl IncomingBody {
     /// Creates the content of a stream on the connection `source`.
     pub(crate) fn new(source: Weak<dyn ContentSource>, stream: StreamId, length: Option<u64>, bytes_max: u64) -> Self {
-        Self { source: Some(source), stream, length, bytes_max, bytes_read: 0 }
+        Self { source: Some(source), stream, length, bytes_max, bytes_read: 0, observed: None }
     }
 
     /// Returns a second handle to this content, to check later whether it was read.
     pub(crate) fn clone_handle(&self) -> Self {
-        Self { source: self.source.clone(), ..*self }
+        let Self { stream, length, bytes_max, bytes_read, .. } = *self;
+        Self { source: self.source.clone(), stream, length, bytes_max, bytes_read, observed: None }
     }
 
     /// Returns the maximum content length in bytes that the application accepts.
@@ -243,6 +251,15 @@ impl IncomingBody {
         self.bytes_max = bytes_max;
     }
 
+    /// Calls a function once, when the content is known to have more bytes than this: at once by the length in the request
+    /// head, else when they are read. Such content is permitted. Replaces the function of an earlier call.
+    pub fn report_beyond(&mut self, bytes: u64, report: impl FnOnce() + Send + 'static) {
+        if self.length().is_some_and(|length| length > bytes) || self.bytes_read > bytes {
+            return report();
+        }
+        self.observed = Some(Box::new(ObservedLength { bytes, report: Box::new(report) }));
+    }
+
     /// Polls the next chunk; `None` at the end. The first call sends `100 Continue` if the client
     /// expects it.
     ///
@@ -257,6 +274,9 @@ impl IncomingBody {
         let polled = source.poll_content(self.stream, cx);
         if let Poll::Ready(Some(Ok(bytes))) = &polled {
             self.bytes_read += bytes.len() as u64;
+            if let Some(observed) = self.observed.take_if(|observed| self.bytes_read > observed.bytes) {
+                (observed.report)();
+            }
             if self.bytes_read > self.bytes_max {
                 source.stop_reading(self.stream);
                 return Poll::Ready(Some(Err(ContentError::TooLarge)));

@@ -5,8 +5,8 @@ use super::{Compiler, RouteIndex};
 use crate::config::MachineRequirementKind;
 use crate::config::model::{self, ResponseSettings};
 use crate::site::{
-    AccessRules, AllowedOrigins, Compress, Condition, CorsCredentials, CorsRules, ErrorPages, FileFieldRules, FlagFile,
-    HeaderEdits, NamedCondition, PlainRequests, Route as SiteRoute, SiteRules,
+    AccessRules, AllowedOrigins, BodyDryRun, Compress, Condition, CorsCredentials, CorsRules, ErrorPages,
+    FileFieldRules, FlagFile, HeaderEdits, NamedCondition, PlainRequests, Route as SiteRoute, SiteRules,
 };
 use crate::syntax::{Pattern, TextTemplate};
 use selvedge::StatusCode;
@@ -77,6 +77,7 @@ impl<'a> Compiler<'a> {
         let lease = super::proxy::route_lease(self, at, route);
         #[cfg(not(feature = "program"))]
         let lease = None;
+        let body_dry_run = route.body_limit.dry_run_bytes_max.map(|bytes_max| Arc::new(BodyDryRun::new(bytes_max)));
         // Tag 0 means no route.
         let tag = u32::try_from(at.route + 1).expect("a site has fewer routes");
         let of = |pattern: &Pattern| SiteRoute {
@@ -84,7 +85,8 @@ impl<'a> Compiler<'a> {
             pattern: pattern.clone(),
             conditions: conditions.clone(),
             access: own_rules.clone(),
-            body_bytes_max: route.body_bytes_max,
+            body_bytes_max: route.body_limit.bytes_max,
+            body_dry_run: body_dry_run.clone(),
             compress: if route.compress == model::Switch::On { Compress::On } else { Compress::Off },
             headers: headers.clone(),
             file_fields: file_fields.clone(),

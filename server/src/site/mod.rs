@@ -11,6 +11,7 @@
 mod accept;
 mod access;
 mod action;
+mod body_dry_run;
 mod client;
 mod condition;
 mod cors;
@@ -47,6 +48,7 @@ pub(crate) use access::{
 #[cfg(feature = "configuration")]
 pub(crate) use access::{GuessLimiter, LiveUsers, PASSWORD_CHECKS_AT_ONCE_MAX, UserProblem, UsersRefreshed};
 pub(crate) use action::{Action, DenyResponse, FixedResponse, Redirect};
+pub(crate) use body_dry_run::BodyDryRun;
 pub(crate) use client::{ForwardingField, TrustedProxies, UnixPeerTrust};
 pub(crate) use condition::{Condition, FlagFile, NamedCondition};
 pub(crate) use cors::{AllowedOrigins, CorsCredentials, CorsRules};

@@ -10,6 +10,7 @@ mod recording;
 use super::accept::add_vary;
 use super::access::{AccessDecision, AccessRules};
 use super::action::{Action, DRY_RUN_DENIED, Redirect};
+use super::body_dry_run::BodyExcess;
 use super::condition::{host_of, scheme_of};
 use super::cors::is_preflight;
 use super::field_changes::{FieldChanges, ResponseSource};
@@ -74,6 +75,8 @@ pub(super) struct Pipeline<'t> {
     remaining_rules: AccessScope,
     /// The log reason of a rule that would have denied the request, but is in dry-run mode.
     dry_run_reason: Option<&'static str>,
+    /// For a route whose limit of content is in dry-run mode.
+    body_excess: Option<BodyExcess>,
     /// Whether the response may be cached by its path.
     cache_scope: CacheScope,
     /// Whether the path is that of a rewrite.
@@ -124,6 +127,7 @@ impl<'t> Pipeline<'t> {
             passed_rules: AccessRules::default(),
             remaining_rules: site.access_scope,
             dry_run_reason: None,
+            body_excess: None,
             cache_scope: CacheScope::Path,
             is_rewritten: false,
             #[cfg(feature = "configuration")]
@@ -374,6 +378,8 @@ impl<'t> Pipeline<'t> {
         }
         if request.head().framing != RequestFraming::None {
             limit_content(request, route.map_or(u64::MAX, |route| route.body_bytes_max))?;
+            let dry_run = route.and_then(|route| route.body_dry_run.as_ref());
+            self.body_excess = dry_run.map(|dry_run| dry_run.observe(request));
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::access::{AccessRules, DenialCounter, DryRunCount, PasswordCache};
 use super::action::Action;
+use super::body_dry_run::BodyDryRun;
 use super::client::TrustedProxies;
 use super::condition::Condition;
 use super::cors::CorsRules;
@@ -86,6 +87,7 @@ impl SiteRules {
             conditions: Vec::new(),
             access: None,
             body_bytes_max: u64::MAX,
+            body_dry_run: None,
             headers: HeaderEdits::default(),
             file_fields: FileFieldRules::default(),
             cors: None,
@@ -107,22 +109,28 @@ impl SiteRules {
         })
     }
 
-    /// Returns how many requests its routes would have denied, if any is in dry-run mode.
-    fn dry_run_denials(&self) -> Option<(&'static str, u64)> {
-        let counts = self.routes.iter().filter_map(|route| match &route.action {
+    /// Returns how many requests its routes would have denied, by setting, if any is in dry-run mode.
+    fn dry_run_denials(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let of_deny = self.routes.iter().filter_map(|route| match &route.action {
             Action::DryRunDeny(counter) => Some(counter),
             _ => None,
         });
-        // A route with several patterns has one counter for all of them.
-        let mut counters: Vec<_> = counts.collect();
-        counters.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        let sum = counters.into_iter().map(|counter| counter.get()).reduce(|sum, count| sum + count);
-        sum.map(|sum| ("deny", sum))
+        let of_content = self.routes.iter().filter_map(|route| route.body_dry_run.as_ref());
+        let denied = sum_of(of_deny, |counter| counter.get()).map(|sum| ("deny", sum));
+        let too_large = sum_of(of_content, |limit| limit.denials().get()).map(|sum| ("body-bytes-max", sum));
+        denied.into_iter().chain(too_large)
     }
 
     fn all_access_rules(&self) -> impl Iterator<Item = &AccessRules> + Clone {
         self.routes.iter().filter_map(|route| route.access.as_ref()).chain([&self.access])
     }
+}
+
+/// Adds up the counts of routes. The routes of several patterns share one counter.
+fn sum_of<'t, T: 't>(of: impl Iterator<Item = &'t Arc<T>>, count: impl Fn(&T) -> u64) -> Option<u64> {
+    let mut counters: Vec<_> = of.collect();
+    counters.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    counters.into_iter().map(|counter| count(counter)).reduce(|sum, count| sum + count)
 }
 
 /// What a site does with requests for some paths.
@@ -136,6 +144,8 @@ pub(crate) struct Route {
     pub(crate) access: Option<AccessRules>,
     /// The maximum length of request content in bytes. Longer content gets 413.
     pub(crate) body_bytes_max: u64,
+    /// A lower limit in dry-run mode.
+    pub(crate) body_dry_run: Option<Arc<BodyDryRun>>,
     /// The changes to the fields of responses, applied after those of the site.
     pub(crate) headers: HeaderEdits,
     /// Fields of files. Those that match no rule get that of the site.

@@ -21,7 +21,7 @@ mod when;
 mod wildcards;
 
 use super::model::{
-    AccessSettings, Acme, Enforcement, Expectation, Listener, Settings, Switch, TrailingSlash, Upstream,
+    AccessSettings, Acme, BodyLimit, Enforcement, Expectation, Listener, Settings, Switch, TrailingSlash, Upstream,
 };
 use super::position::Span;
 use super::problem::Problem;
@@ -77,7 +77,7 @@ struct Inherited {
     clean_urls: Switch,
     trailing_slash: TrailingSlash,
     link_targets: Vec<PathBuf>,
-    body_bytes_max: u64,
+    body_limit: BodyLimit,
     compress: Switch,
     access: AccessSettings,
     /// Whether clients need a certificate, or a rule about them has a problem.
@@ -111,6 +111,16 @@ impl Builder<'_, '_> {
 impl From<bool> for Switch {
     fn from(flag: bool) -> Self {
         if flag { Self::On } else { Self::Off }
+    }
+}
+
+/// Returns the limit of content of a site or a route. A limit in dry-run mode leaves that of the block around it in force.
+fn body_limit(block: &Block, around: BodyLimit) -> BodyLimit {
+    let Some(item) = block.get("body-bytes-max") else { return around };
+    let bytes = item.first().number();
+    match enforcement(item) {
+        Enforcement::Enforce => BodyLimit { bytes_max: bytes, dry_run_bytes_max: None },
+        Enforcement::DryRun => BodyLimit { dry_run_bytes_max: Some(bytes), ..around },
     }
 }
 

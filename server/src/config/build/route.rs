@@ -8,7 +8,7 @@ use super::unreachable_routes::EarlierRoutes;
 use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
 use super::wildcards::Wildcards;
-use super::{Builder, Inherited, MachineRequirementKind, PageUse, enforcement, texts};
+use super::{Builder, Inherited, MachineRequirementKind, PageUse, body_limit, enforcement, texts};
 use crate::config::model::{Action, Enforcement, Files, Route, RouteLog, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
@@ -42,11 +42,11 @@ impl Builder<'_, '_> {
                 self.reader.problems.extend(problem);
             }
         }
-        let body_bytes_max = block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number());
+        let body_limit = body_limit(block, site.body_limit);
         let compress = block.get("compress").map_or(site.compress, |item| Switch::from(item.first().flag()));
         let log = block.get("log").map_or(RouteLog::All, |item| route_log(item, &mut self.reader.problems));
         let name = block.get("name").map(|item| item.first().text().to_owned());
-        Route { name, access, body_bytes_max, compress, action, response_settings, patterns, when, log }
+        Route { name, access, body_limit, compress, action, response_settings, patterns, when, log }
     }
 
     fn action(

@@ -8,10 +8,10 @@ use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status, text_template};
 use super::when::text_pattern;
 use super::wildcards::Wildcards;
-use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
+use super::{Builder, Inherited, MachineRequirementKind, PageUse, body_limit, texts};
 use crate::config::model::{
-    AccessSettings, Action, CacheControl, ContentTypeRule, Cors, EncodedSlashRule, ErrorPage, Files, HeaderChange,
-    HeaderChangeKind, ResponseSettings, Route, RouteLog, Site, Switch, TrailingSlash, When,
+    AccessSettings, Action, BodyLimit, CacheControl, ContentTypeRule, Cors, EncodedSlashRule, ErrorPage, Files,
+    HeaderChange, HeaderChangeKind, ResponseSettings, Route, RouteLog, Site, Switch, TrailingSlash, When,
 };
 use crate::config::position::Span;
 use crate::config::problem::Problem;
@@ -51,7 +51,7 @@ impl Builder<'_, '_> {
             clean_urls: clean_urls(block).unwrap_or(Switch::Off),
             trailing_slash: trailing_slash(block).unwrap_or(TrailingSlash::Auto),
             link_targets: link_targets(self, block),
-            body_bytes_max: block.get("body-bytes-max").map_or(body_bytes_max, |item| item.first().number()),
+            body_limit: body_limit(block, BodyLimit { bytes_max: body_bytes_max, dry_run_bytes_max: None }),
             compress: Switch::from(block.get("compress").is_some_and(|item| item.first().flag())),
             access: self.access(block, &AccessSettings::default()),
             restricts_clients: restricts_clients(block),
@@ -277,7 +277,7 @@ fn last_route(files: Files, inherited: &Inherited) -> Route {
         patterns: vec![Pattern::everything()],
         when: When::default(),
         access: inherited.access.clone(),
-        body_bytes_max: inherited.body_bytes_max,
+        body_limit: inherited.body_limit,
         compress: inherited.compress,
         action: Action::Files(files),
         response_settings: ResponseSettings::default(),

@@ -382,11 +382,19 @@ pub(crate) struct Route {
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) when: When,
     pub(crate) access: AccessSettings,
-    pub(crate) body_bytes_max: u64,
+    pub(crate) body_limit: BodyLimit,
     pub(crate) compress: Switch,
     pub(crate) action: Action,
     pub(crate) response_settings: ResponseSettings,
     pub(crate) log: RouteLog,
+}
+
+/// The most bytes of request content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodyLimit {
+    pub(crate) bytes_max: u64,
+    /// A lower limit in dry-run mode.
+    pub(crate) dry_run_bytes_max: Option<u64>,
 }
 
 /// Which requests of a route have lines in the access log.

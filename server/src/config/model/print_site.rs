@@ -2,9 +2,9 @@
 
 use super::print::{Printer, dry_run, flag, quote, quote_path, statements};
 use super::{
-    AccessSettings, Action, BasicAuth, CertificateFiles, ClientCertificates, ClientCertificatesMode, Condition,
-    ConfiguredAccess, ContentTypeRule, EncodedSlashRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess,
-    NamedCondition, ResponseSettings, Route, RouteLog, Satisfy, Site, SiteTls, Switch, When,
+    AccessSettings, Action, BasicAuth, BodyLimit, CertificateFiles, ClientCertificates, ClientCertificatesMode,
+    Condition, ConfiguredAccess, ContentTypeRule, EncodedSlashRule, Files, HeaderChange, HeaderChangeKind, Hsts,
+    IpAccess, NamedCondition, ResponseSettings, Route, RouteLog, Satisfy, Site, SiteTls, Switch, When,
 };
 use crate::config::value::{write_size, write_time};
 use crate::syntax::{CaseSensitivity, ResponseSelector};
@@ -130,6 +130,19 @@ impl ResponseSettings {
     }
 }
 
+impl BodyLimit {
+    fn write(self, lines: &mut Printer<'_, '_>) -> fmt::Result {
+        let enforced = write_size(self.bytes_max);
+        match self.dry_run_bytes_max.map(write_size) {
+            None => lines.line(format_args!("body-bytes-max \"{enforced}\"")),
+            // A block has one limit, so the other one is that of the block around it.
+            Some(observed) => {
+                lines.line(format_args!("body-bytes-max \"{observed}\" dry-run=#true // enforced: {enforced}"))
+            }
+        }
+    }
+}
+
 impl Route {
     fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         lines.braces(self.head(), |lines| {
@@ -173,7 +186,7 @@ impl Route {
             lines.line(format_args!("name {}", quote(name)))?;
         }
         self.access.write(lines)?;
-        lines.line(format_args!("body-bytes-max \"{}\"", write_size(self.body_bytes_max)))?;
+        self.body_limit.write(lines)?;
         lines.line(format_args!("compress {}", flag(self.compress)))?;
         match self.log {
             RouteLog::All => {}

@@ -1,6 +1,6 @@
 //! Settings of a site, and those that a route may have as well: fields, caching, error pages.
 
-use super::{BlockKind, DefaultValue, IGNORE_CASE, Property, Setting, list, one, optional, property, setting};
+use super::{BlockKind, DRY_RUN, DefaultValue, IGNORE_CASE, Property, Setting, list, one, optional, property, setting};
 use crate::config::value::ValueKind;
 use std::time::Duration;
 
@@ -197,12 +197,14 @@ pub(super) const SETTINGS: &[Setting] = &[
         .example("cors \"https://app.example.com\" \"https://*.example.org\" methods=\"GET, PUT\" credentials=#true"),
     setting(BOTH, "body-bytes-max", "Most request content. Beyond it: 413.")
         .arguments(&[one("size", ValueKind::Size { min: 0, max: 1 << 50 })])
+        .properties(&[DRY_RUN])
         .if_absent("the site's, then that of `limits`")
         .details(
             "A Content-Length beyond it is refused before anything is read. Chunked content is counted while it is read. \
              `proxy`, `php`, `fastcgi`, `scgi` and `cgi` pass content on while it arrives. Other actions need none: at most \
              256 KiB of it are read, and if the limit was not exceeded until then, the response is sent, and the \
-             connection closes before the rest. `selvedge proxy` has no limit.",
+             connection closes before the rest. With `dry-run=#true`, the limit of the block around it is in force, and content \
+             beyond this one is counted. `selvedge proxy` has no limit.",
         ),
     setting(SITE, "route", "What to do with requests whose path matches.")
         .arguments(&[list("pattern", ValueKind::Pattern)])

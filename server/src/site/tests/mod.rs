@@ -86,6 +86,7 @@ fn route(pattern: &str, action: Action) -> Route {
         conditions: Vec::new(),
         access: None,
         body_bytes_max: 10 << 20,
+        body_dry_run: None,
         file_fields: FileFieldRules::default(),
         cors: None,
         error_pages: Vec::new(),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::site::access::{DenialCounter, DryRunCount};
+use crate::site::body_dry_run::BodyDryRun;
 
 fn only_if(condition: Condition, base: Route) -> Route {
     Route { conditions: vec![condition], ..base }
@@ -208,6 +209,32 @@ fn a_route_that_denies_in_dry_run_mode_counts_and_is_passed_over() {
     let rules = site("*", vec![route("/x", Action::DryRunDeny(first.clone())), route("/y", Action::DryRunDeny(first))]);
     let counts: Vec<_> = RouteTable::new(vec![rules]).unwrap().dry_run_counts().collect();
     assert_eq!(counts, [DryRunCount { site: 0, rule: "deny", count: 4 }], "two patterns have one counter");
+}
+
+#[test]
+fn content_beyond_a_limit_in_dry_run_mode_is_counted_and_permitted() {
+    let dry_run = Arc::new(BodyDryRun::new(5));
+    let limited =
+        Route { body_bytes_max: 8, body_dry_run: Some(dry_run.clone()), ..route("/limited", respond_with("done")) };
+    let served = TestServer::one(vec![limited]);
+    let post = |lines: &str| {
+        served.clear_log();
+        served.exchange(&format!("POST /limited HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{lines}"))
+    };
+    let reason = Some("the request content is too large (dry run)");
+    for (lines, status, count, expected) in [
+        ("Content-Length: 5\r\n\r\n12345", 200, 0, None),
+        ("Content-Length: 6\r\n\r\n123456", 200, 1, reason),
+        ("Transfer-Encoding: chunked\r\n\r\n3\r\n123\r\n2\r\n45\r\n0\r\n\r\n", 200, 1, None),
+        ("Transfer-Encoding: chunked\r\n\r\n3\r\n123\r\n3\r\n456\r\n0\r\n\r\n", 200, 2, reason),
+        ("Content-Length: 9\r\n\r\n123456789", 413, 2, None),
+    ] {
+        assert_eq!(post(lines).status, status, "{lines:?}");
+        assert_eq!(dry_run.denials().get(), count, "{lines:?}");
+        if expected.is_some() {
+            assert_eq!(served.logged().reason, expected, "{lines:?}");
+        }
+    }
 }
 
 #[test]
