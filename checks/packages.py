@@ -213,6 +213,20 @@ def check_plain_configuration(machine):
     print("a configuration without `control`: reloaded and restarted")
 
 
+def check_crash(machine):
+    """Kills the serving process, and reads its last requests, which a restart of the machine would leave."""
+    get()
+    machine.run("kill", "-KILL", str(status(machine, "process_id")))
+    folder, until = Path(machine.path("/var/lib/selvedge")), time.monotonic() + 20
+    while not (dumps := list(folder.glob("selvedge-last-*.gz"))):
+        expect(time.monotonic() < until, "no dump of the flight recorder within 20 s")
+        time.sleep(0.05)
+    last = machine.run("selvedge", "last", "--dump", f"/var/lib/selvedge/{dumps[0].name}")
+    expect(" 200 " in last and "GET /" in last, f"the dump has other requests: {last}")
+    wait_for_port(80)
+    print("killed: a dump in /var/lib/selvedge has the last requests, and the service goes on")
+
+
 def check_stopped_service(machine):
     """Upgrades the package while the operator has stopped the service."""
     machine.run("systemctl", "stop", "selvedge")
@@ -270,6 +284,7 @@ def check_on_machine(system, earlier, later):
         check_site_by_tls(machine)
         check_upgrade(machine, later)
         check_plain_configuration(machine)
+        check_crash(machine)
         check_stopped_service(machine)
         check_removal(machine, before)
     except (Failed, OSError):

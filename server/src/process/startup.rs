@@ -17,6 +17,7 @@ use super::supervise::{SupervisorConfig, supervise};
 use crate::certificates::open_files_with;
 use crate::config::model::{self, Settings, Supervision, Switch};
 use crate::config::value::Address;
+use rustix::fs::Access;
 use selvedge::Listener;
 use std::env;
 use std::fs::DirBuilder;
@@ -121,13 +122,22 @@ pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, Star
         return Ok(RunMode::Serve(Box::new(serving), programs));
     }
     let (restarts, shutdown_timeout) = (Restarts::from(&process.supervision), settings.limits.shutdown_timeout);
-    // A socket was bound there, so the folder can be written to.
-    let dump_folder = process.control.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let dump_folder = dump_folder.map_or_else(|| PathBuf::from("."), Path::to_owned);
+    let dump_folder = dump_folder(&process.control);
     let config = SupervisorConfig { restarts, shutdown_timeout, program, dump_folder };
     let ended = supervise(sockets, control, notifier, config);
     files.iter().for_each(OwnedFile::remove);
     Ok(RunMode::Ended(ended?))
+}
+
+/// Returns the folder of dumps: that of the control socket, which was bound there, so the folder can be written to. That of
+/// a system is in memory, so the folder of its state replaces it, if a package has created it.
+fn dump_folder(control: &Path) -> PathBuf {
+    const RUN_FOLDER_OF_SYSTEM: &str = "/run/selvedge";
+    const STATE_FOLDER_OF_SYSTEM: &str = "/var/lib/selvedge";
+    let folder = control.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_of_system = folder == Path::new(RUN_FOLDER_OF_SYSTEM);
+    let has_state = is_of_system && rustix::fs::access(STATE_FOLDER_OF_SYSTEM, Access::WRITE_OK).is_ok();
+    PathBuf::from(if has_state { Path::new(STATE_FOLDER_OF_SYSTEM) } else { folder })
 }
 
 /// Drops the privileges of this process. Another one keeps them, for files of certificates and keys.
