@@ -233,12 +233,16 @@ pub(crate) struct ExplainArgs {
     pub(crate) request: Option<(usize, u64)>,
 
     /// Read the request from a dump of the flight recorder instead of the running server
-    #[arg(long, value_name = "PATH", requires = "request")]
+    #[arg(long, value_name = "PATH", requires = "request", conflicts_with = "url")]
     pub(crate) dump: Option<PathBuf>,
 
     /// Server name of the TLS handshake [default: the host of the URL]
     #[arg(long = "tls", value_name = "NAME")]
     pub(crate) server_name: Option<String>,
+
+    /// Subject of a certificate of the client, such as "CN=alice", whose issuer the server trusts [default: no certificate]
+    #[arg(long, value_name = "SUBJECT")]
+    pub(crate) client_certificate: Option<String>,
 
     /// Explain by the configuration of the running server, whose control socket the file names
     #[arg(long)]

@@ -1,8 +1,8 @@
 //! Tries the expectations of a configuration.
 
-use crate::config::model::Expectation;
+use crate::config::model::{Expectation, Switch};
 use crate::config::{Configuration, MachineRequirementKind, Problem, Span};
-use crate::explanation::{ExplainRequest, Explainable, ExplainedResponse, Explanation, explain};
+use crate::explanation::{Arrival, ExplainRequest, Explainable, ExplainedResponse, Explanation, explain};
 use std::path::Path;
 
 /// Returns a problem for each expectation that the response to its request does not meet.
@@ -35,6 +35,8 @@ fn request(expectation: &Expectation) -> ExplainRequest {
         fields: expectation.request_fields.clone(),
         client: expectation.client,
         server_name: None,
+        client_certificate: expectation.client_certificate.clone(),
+        arrival: Arrival::AtPort,
     }
 }
 
@@ -42,7 +44,12 @@ fn request(expectation: &Expectation) -> ExplainRequest {
 fn differences(expectation: &Expectation, explanation: &Explanation) -> Vec<String> {
     let mut differences = Vec::new();
     let (status, fields) = match &explanation.response {
-        ExplainedResponse::NoResponse => return vec!["the request gets no response".to_owned()],
+        ExplainedResponse::NoResponse if expectation.response == Switch::Off => return differences,
+        ExplainedResponse::NoResponse => {
+            let why = explanation.steps.last().map(|step| format!(": {} {}", step.stage, step.text));
+            return vec![format!("the request gets no response{}", why.unwrap_or_default())];
+        }
+        _ if expectation.response == Switch::Off => return vec!["the request gets a response".to_owned()],
         ExplainedResponse::Response { status, fields, .. } => (Some(*status), fields),
         ExplainedResponse::Produced { fields, .. } => (None, fields),
     };
@@ -82,7 +89,9 @@ mod tests {
             method: "GET".to_owned(),
             url: RequestUrl::parse("https://a/").unwrap(),
             client: None,
+            client_certificate: None,
             request_fields: Vec::new(),
+            response: Switch::On,
             status: Some(301),
             location: Some("/b".to_owned()),
             content_type: None,
@@ -112,9 +121,10 @@ mod tests {
                 "expected X-A \"1\", and it is missing"
             ]
         );
-        assert_eq!(
-            differences(&expectation(), &explanation(ExplainedResponse::NoResponse)),
-            ["the request gets no response"]
-        );
+        let none = explanation(ExplainedResponse::NoResponse);
+        assert_eq!(differences(&expectation(), &none), ["the request gets no response"]);
+        let of_none = Expectation { response: Switch::Off, ..expectation() };
+        assert_eq!(differences(&of_none, &none), [""; 0]);
+        assert_eq!(differences(&of_none, &other), ["the request gets a response"]);
     }
 }
