@@ -154,3 +154,43 @@ fn an_address_in_use_is_reported_at_its_setting() {
     let dumps = names.filter(|entry| entry.file_name().to_string_lossy().starts_with("selvedge-last-"));
     assert_eq!(dumps.count(), 0, "a process that was never ready has no requests");
 }
+
+#[test]
+fn counts_of_dry_runs_and_upstreams_outlive_changed_settings() {
+    let backend = Backend::start();
+    let text = |period: &str, network: &str, weight: u32| {
+        format!(
+            "metrics \"127.0.0.2:0\"\nlog {{ error \"error.log\"; }}\nupstream \"app\" {{ server \"http://{}\" weight={weight}; }}\n\
+             site \"a.example\" {{\n    rate-limit 1 per=\"{period}\" dry-run=#true\n    ip-access dry-run=#true {{ allow \"{network}\"; }}\n    \
+             body-bytes-max \"1B\" dry-run=#true\n    route \"/deny\" {{ deny dry-run=#true; }}\n    route \"/*\" {{ proxy \"app\"; }}\n}}\n",
+            backend.address()
+        )
+    };
+    let folder = Folder::new(&text("1h", "10.0.0.0/8", 1));
+    let program = folder.serve();
+    let address = metrics_address(&program);
+    let send = || {
+        let mut client = program.connect();
+        client.send("POST /deny HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+        assert_eq!(client.receive("POST").expect("it is complete").status, 200);
+    };
+    let server = format!("upstream=\"app\",server=\"http://{}\"", backend.address());
+    let count_of = |rule: &str| format!("selvedge_dry_run_refusals_total{{site=\"a.example\",rule=\"{rule}\"}}");
+    let tries = format!("selvedge_upstream_tries_total{{{server}}}");
+    let times = format!("selvedge_upstream_response_seconds_count{{{server}}}");
+    (0..3).for_each(|_| send());
+    for number in [3.0, 4.0] {
+        for rule in ["ip-access", "deny", "body-bytes-max"] {
+            scrape_when(address, &count_of(rule), number);
+        }
+        scrape_when(address, &tries, number);
+        scrape_when(address, &times, number);
+        // The first request of each limit is within the rate.
+        scrape_when(address, &count_of("rate-limit"), 2.0);
+        folder.configure(&text("2h", "10.0.0.0/9", 2));
+        assert_eq!(folder.run("reload").code, Some(0));
+        if number < 4.0 {
+            send();
+        }
+    }
+}
