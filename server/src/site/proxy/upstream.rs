@@ -190,7 +190,7 @@ impl Upstream {
         }
     }
 
-    /// Continues with the counters of an earlier group, for the servers of the same names.
+    /// Continues with the counters of an earlier group, for servers that it has, too.
     pub(crate) fn counting_on(mut self, earlier: &Self) -> Self {
         for (rules, server) in self.rules.servers.iter().zip(&mut self.servers) {
             let Some(index) = earlier.rules.servers.iter().position(|known| known.name == rules.name) else { continue };
