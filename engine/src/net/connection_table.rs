@@ -337,11 +337,20 @@ impl ConnectionTable {
 
     /// Evicts the connection that has been idle longest. Returns false if none is idle.
     pub(crate) fn evict_idlest(&self) -> bool {
+        self.evict_first_due(Deadline::KeepAlive)
+    }
+
+    /// Evicts the connection that has waited longest for the rest of a request head. Returns false if none waits.
+    pub(crate) fn evict_oldest_head(&self) -> bool {
+        self.evict_first_due(Deadline::RequestHead)
+    }
+
+    /// Evicts the connection with the next deadline of a kind. Returns false if no connection has such a deadline.
+    fn evict_first_due(&self, deadline: Deadline) -> bool {
         let mut table = self.entries.borrow_mut();
         let all = table.iter_mut().enumerate();
-        let idle =
-            all.filter(|(_, entry)| entry.is_used && entry.deadline == Deadline::KeepAlive && entry.is_interruptible());
-        let Some((id, entry)) = idle.min_by_key(|(_, entry)| entry.due) else { return false };
+        let waiting = all.filter(|(_, entry)| entry.is_used && entry.deadline == deadline && entry.is_interruptible());
+        let Some((id, entry)) = waiting.min_by_key(|(_, entry)| entry.due) else { return false };
         entry.interrupt = Interrupt::Evict;
         let wake = entry.take_wake(id);
         drop(table);

@@ -128,7 +128,7 @@ async fn drain(worker: &Rc<Worker>, listeners: &WorkerListeners, stop: &mut watc
 fn execute(command: WorkerCommand, worker: &Rc<Worker>, listeners: &Rc<WorkerListeners>, serve: &ServeAccepted) {
     match command {
         WorkerCommand::Serve(accepted, endpoint) => serve(accepted, &endpoint),
-        WorkerCommand::EvictIdlest => drop(worker.connections.evict_idlest()),
+        WorkerCommand::Evict => drop(worker.evict()),
         // A draining worker accepts no connections.
         WorkerCommand::AddListener(..) if worker.is_draining() => {}
         WorkerCommand::AddListener(endpoint, sockets) => listeners.add(&endpoint, sockets),

@@ -1,4 +1,4 @@
-//! Eviction of idle connections.
+//! Eviction of idle connections, and of those without a complete head.
 
 use super::scenario::{Scenario, TestServer, advance, settle, with_virtual_time};
 use crate::service::{CloseReason, Phase};
@@ -21,6 +21,26 @@ fn the_idlest_connection_is_evicted() {
         assert_eq!(idle.closed(), Some(CloseReason::Evicted));
         assert!(!server.worker.connections.evict_idlest(), "no other connection is idle");
         assert_eq!((busy.phase(), begun.phase()), (Phase::Processing, Phase::ReadingHead));
+    });
+}
+
+#[test]
+fn the_oldest_incomplete_head_is_evicted() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let busy = Scenario::get("/never").at(Phase::Processing, &server).await;
+        let idle = Scenario::get("/ok").at(Phase::Idle, &server).await;
+        let oldest = Scenario::get("/ok").at(Phase::ReadingHead, &server).await;
+        advance(1).await;
+        let later = Scenario::get("/ok").at(Phase::ReadingHead, &server).await;
+        for evicted in [&oldest, &later] {
+            assert_eq!(evicted.closed(), None);
+            assert!(server.worker.connections.evict_oldest_head());
+            settle().await;
+            assert_eq!(evicted.closed(), Some(CloseReason::Evicted));
+        }
+        assert!(!server.worker.connections.evict_oldest_head(), "no other connection waits for a head");
+        assert_eq!((busy.phase(), idle.phase()), (Phase::Processing, Phase::Idle));
     });
 }
 
