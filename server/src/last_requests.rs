@@ -109,7 +109,7 @@ fn write_line(record: &RequestRecord, out: &mut String) {
     let target = record.target.escape_debug();
     let cut = if record.is_target_cut { "..." } else { "" };
     let elapsed = time(record.elapsed_micros);
-    let method = if record.method.is_empty() { String::new() } else { format!("{} ", record.method) };
+    let method = if record.method.is_empty() { String::new() } else { format!("{} ", printable(&record.method)) };
     let place = [&**site, &**route].join(" ");
     let host = if record.host == *site { "" } else { &record.host };
     // Writing to a text cannot fail.
@@ -117,7 +117,7 @@ fn write_line(record: &RequestRecord, out: &mut String) {
     let _ = write!(out, "{completed} {id} {status} {elapsed:>7} {method}{target}{cut} {client}");
     for (name, text) in [("host ", host), ("", place.trim()), ("", &**reason), ("upstream ", &**upstream)] {
         if !text.is_empty() {
-            let _ = write!(out, ", {name}{text}");
+            let _ = write!(out, ", {name}{}", printable(text));
         }
     }
     if *tries > 1 {
@@ -136,7 +136,45 @@ fn write_line(record: &RequestRecord, out: &mut String) {
     }
 }
 
+/// Returns a text of a record for a terminal. That of a dump from elsewhere may have bytes that control it.
+fn printable(text: &str) -> String {
+    let quoted = |character| match character {
+        '"' | '\'' | '\\' => character.to_string(),
+        character => character.escape_debug().to_string(),
+    };
+    text.chars().map(quoted).collect()
+}
+
 fn time(micros: u32) -> String {
     // `u` in place of `µ`, readable in every character set.
     format!("{:.1?}", Duration::from_micros(micros.into())).replace('µ', "u")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorder::sample_record;
+
+    #[test]
+    fn no_text_of_a_record_controls_a_terminal() {
+        let text = || "\u{1b}[31m\n\u{202e}\u{9b}31m".to_owned();
+        let record = RequestRecord {
+            method: text(),
+            host: text() + "host",
+            target: text(),
+            site: text(),
+            route: text(),
+            reason: text(),
+            upstream: text(),
+            ..sample_record()
+        };
+        let mut line = String::new();
+        write_line(&record, &mut line);
+        assert!(line.matches("\\u{1b}[31m\\n\\u{202e}\\u{9b}31m").count() == 7, "{line}");
+        assert!(!line.contains(|character: char| character.is_control() || character == '\u{202e}'), "{line}");
+        let record = RequestRecord { reason: "the condition \"it's\" \\d ü".to_owned(), ..sample_record() };
+        line.clear();
+        write_line(&record, &mut line);
+        assert!(line.contains(", the condition \"it's\" \\d ü"), "{line}");
+    }
 }

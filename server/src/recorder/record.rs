@@ -1,9 +1,10 @@
 //! A record of a request: 24 numbers.
 
-use super::labels::{from_numbers, text_of, to_number};
+use super::labels::{from_numbers, name_and_pattern, text_of, to_number};
 use super::layout::RECORD_NUMBERS;
 use selvedge::Request;
 use selvedge::proto::head::Version;
+use selvedge::proto::limits::METHOD_BYTES_MAX;
 use selvedge::service::{
     CacheUse, Exchange, PhaseTimes, RequestPhase, ResponseOutcome, UpstreamFacts, authority, cache_use,
 };
@@ -13,10 +14,15 @@ use std::time::Duration;
 
 /// The first number of the target.
 const TARGET: usize = 15;
-/// Longest target in bytes, with the host before it. Longer ones are cut.
+/// Longest target in bytes, with the host and the rest of a long method before it. Longer ones are cut.
 const TARGET_BYTES_MAX: usize = (RECORD_NUMBERS - TARGET) * 8;
 /// Longest host in bytes that is recorded, so that a part of the path is recorded, too.
 const HOST_BYTES_MAX: usize = 40;
+/// Bytes of a method in a number of its own. The rest of a longer one is before the target.
+const METHOD_BYTES: usize = 8;
+/// The byte behind the rest of a long method. No host begins with it, and no target has it.
+const METHOD_END: u8 = b' ';
+const _: () = assert!(METHOD_BYTES_MAX - METHOD_BYTES + 1 + HOST_BYTES_MAX < TARGET_BYTES_MAX);
 /// The first of the numbers of the phases, two in each.
 const PHASES: usize = 10;
 const _: () = assert!(PHASES + RequestPhase::ALL.len().div_ceil(2) == TARGET);
@@ -27,6 +33,7 @@ const TLS: u64 = 4;
 const CACHED: u64 = 8;
 const TARGET_CUT: u64 = 16;
 const HOST_OMITTED: u64 = 32;
+const METHOD_LONG: u64 = 64;
 /// The version of a refused head.
 const NO_VERSION: u64 = Version::ALL.len() as u64;
 
@@ -85,17 +92,20 @@ impl RecordNumbers {
             flags |= HOST_OMITTED;
             host = b"";
         }
-        if host.len() + target.len() > TARGET_BYTES_MAX {
-            flags |= TARGET_CUT;
-            target = &target[..TARGET_BYTES_MAX - host.len()];
+        let rest_of_method = method.get(METHOD_BYTES..).unwrap_or_default();
+        let joined;
+        let mut is_cut = target.len() > TARGET_BYTES_MAX;
+        if host.is_empty() && rest_of_method.is_empty() {
+            target = &target[..target.len().min(TARGET_BYTES_MAX)];
+        } else {
+            joined = JoinedText::of(rest_of_method, host, target);
+            (target, is_cut) = (&joined.bytes[..joined.length], joined.is_cut);
         }
-        let mut joined;
-        if !host.is_empty() {
-            joined = [0; TARGET_BYTES_MAX];
-            let length = host.len() + target.len();
-            joined[..host.len()].copy_from_slice(host);
-            joined[host.len()..length].copy_from_slice(target);
-            target = &joined[..length];
+        if is_cut {
+            flags |= TARGET_CUT;
+        }
+        if !rest_of_method.is_empty() {
+            flags |= METHOD_LONG;
         }
         let (tries, upstream_status) = exchange.upstream.map_or((0, 0), |record| tries_and_status(&record.facts()));
         numbers[1] = u64::try_from(completed.as_micros()).unwrap_or(u64::MAX);
@@ -118,6 +128,34 @@ impl RecordNumbers {
             *number = to_number(piece);
         }
         Self { numbers, used: TARGET + target.len().div_ceil(8) }
+    }
+}
+
+/// What a record has in place of a target: texts before it, and as much of the target as there is room for.
+struct JoinedText {
+    bytes: [u8; TARGET_BYTES_MAX],
+    length: usize,
+    is_cut: bool,
+}
+
+impl JoinedText {
+    fn of(rest_of_method: &[u8], host: &[u8], target: &[u8]) -> Self {
+        let mut joined = Self { bytes: [0; TARGET_BYTES_MAX], length: 0, is_cut: false };
+        if !rest_of_method.is_empty() {
+            joined.push(rest_of_method);
+            joined.push(&[METHOD_END]);
+        }
+        joined.push(host);
+        joined.push(target);
+        joined
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        let room = &mut self.bytes[self.length..];
+        let count = part.len().min(room.len());
+        room[..count].copy_from_slice(&part[..count]);
+        self.length += count;
+        self.is_cut |= count < part.len();
     }
 }
 
@@ -197,6 +235,8 @@ pub(crate) struct RequestRecord {
     pub(crate) is_cached: bool,
     pub(crate) site: String,
     pub(crate) route: String,
+    /// The first pattern of the route.
+    pub(crate) pattern: String,
     pub(crate) reason: String,
     /// The group and the address of the upstream that was tried last.
     pub(crate) upstream: String,
@@ -224,22 +264,30 @@ impl RequestRecord {
             phases.set(phase, Duration::from_micros(phase_micros(numbers, phase).into()));
         }
         let version = Version::ALL.get((packed >> 16 & 0xff) as usize).copied();
-        let site = text_of(low(places), memory);
-        let text = from_numbers(numbers[TARGET..].iter().copied(), length);
+        let (site, route) = (text_of(low(places), memory), text_of(high(places), memory));
+        let (route, pattern) = name_and_pattern(&route);
+        let mut text = from_numbers(numbers[TARGET..].iter().copied(), length);
+        let method_length = method.to_le_bytes().iter().take_while(|byte| **byte != 0).count();
+        let mut method = from_numbers(std::iter::once(method), method_length);
+        if flags & METHOD_LONG > 0
+            && let Some((rest, after)) = text.split_once(char::from(METHOD_END))
+        {
+            method.push_str(rest);
+            text = after.to_owned();
+        }
         let (host, target) = match text.find('/').filter(|_| version.is_some()) {
             Some(at @ 1..) => (text[..at].to_owned(), text[at..].to_owned()),
             // A wildcard is no host.
             _ if version.is_none() || flags & HOST_OMITTED > 0 || site.starts_with('*') => (String::new(), text),
             _ => (site.clone(), text),
         };
-        let method_length = method.to_le_bytes().iter().take_while(|byte| **byte != 0).count();
         Self {
             id,
             completed_micros: micros,
             client: IpAddr::V6(client).to_canonical(),
             status: packed as u16,
             version,
-            method: from_numbers(std::iter::once(method), method_length),
+            method,
             host,
             target,
             is_target_cut: flags & TARGET_CUT > 0,
@@ -248,7 +296,8 @@ impl RequestRecord {
             is_tls: flags & TLS > 0,
             is_cached: flags & CACHED > 0,
             site,
-            route: text_of(high(places), memory),
+            route: route.to_owned(),
+            pattern: pattern.to_owned(),
             reason: text_of(low(texts), memory),
             upstream: text_of(high(texts), memory),
             upstream_status: Some((packed >> 48) as u16).filter(|status| *status > 0),
