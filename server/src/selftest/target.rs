@@ -8,7 +8,7 @@ use http::Uri;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest time to connect, and for a handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,6 +47,8 @@ pub(super) struct AttackTarget {
     pub(super) url: TargetUrl,
     pub(super) address: SocketAddr,
     tls: TlsClient,
+    /// When the attacks have to be over.
+    ends_at: Option<Instant>,
 }
 
 impl TargetUrl {
@@ -118,11 +120,21 @@ impl AttackTarget {
         let mut failure = String::new();
         for address in permitted {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(_) => return Ok(Self { tls: TlsClient::new(&url.host)?, url, address }),
+                Ok(_) => return Ok(Self { tls: TlsClient::new(&url.host)?, url, address, ends_at: None }),
                 Err(error) => failure = format!("cannot connect to {address}: {error}"),
             }
         }
         Err(failure)
+    }
+
+    /// Returns the target for attacks that have to be over at a time.
+    pub(super) fn until(self, ends_at: Instant) -> Self {
+        Self { ends_at: Some(ends_at), ..self }
+    }
+
+    /// Returns when attacks have to be over, once that is known.
+    pub(super) const fn ends_at(&self) -> Option<Instant> {
+        self.ends_at
     }
 
     /// Opens a connection, with a handshake of TLS if the URL has it.
@@ -149,10 +161,13 @@ impl AttackTarget {
     }
 
     fn socket(&self) -> io::Result<TcpStream> {
-        let socket = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)?;
+        let rest = self.ends_at.map_or(CONNECT_TIMEOUT, |ends_at| ends_at.saturating_duration_since(Instant::now()));
+        // A timeout of zero would mean none.
+        let timeout = rest.clamp(Duration::from_millis(1), CONNECT_TIMEOUT);
+        let socket = TcpStream::connect_timeout(&self.address, timeout)?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(CONNECT_TIMEOUT))?;
-        socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))?;
         Ok(socket)
     }
 }
