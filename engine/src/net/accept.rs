@@ -7,7 +7,7 @@ use crate::net::adaptive_backlog::AdaptiveBacklog;
 use crate::net::clock::Tick;
 use crate::net::listen::Endpoint;
 use crate::net::sys;
-use crate::net::worker::{Worker, WorkerEvent};
+use crate::net::worker::{Worker, WorkerEvent, evict};
 use crate::peer::UNIX_PEER;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
@@ -152,7 +152,7 @@ fn has_pending_connection(listener: &AsyncFd<OwnedFd>) -> bool {
 async fn wait_for_permit(worker: &Worker, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     let mut has_reported_full = false;
     for attempt in 0.. {
-        if !worker.evict() {
+        if !evict(worker) {
             worker.evict_on_another_worker(attempt);
             // The other workers had one interval to evict a connection.
             if attempt > 0 && !has_reported_full {

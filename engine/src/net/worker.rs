@@ -5,7 +5,9 @@ use crate::mailbox::MailboxSender;
 use crate::net::accepted::{Accepted, ServeAccepted};
 use crate::net::backend::Backend;
 use crate::net::clock::Clock;
-use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline, DrainScope, limit_idle};
+use crate::net::connection_table::{
+    ConnectionId, ConnectionTable, Deadline, DrainScope, evict_oldest_head, limit_idle,
+};
 use crate::net::held_connections::HeldConnections;
 use crate::net::idle_epoll::IdleEpoll;
 use crate::net::listen::{Endpoint, WorkerSockets};
@@ -87,6 +89,12 @@ impl WorkerPool {
     pub(crate) fn leased_total(&self) -> usize {
         self.leased.iter().map(|leased| leased.load(Ordering::Relaxed)).sum()
     }
+}
+
+/// Evicts a connection of a worker for a new one, by the policy of the server. Returns false if none may be evicted.
+pub(crate) fn evict(worker: &Worker) -> bool {
+    let may_be_incomplete = worker.pool.eviction == Eviction::IdleOrIncompleteHead;
+    worker.connections.evict_idlest() || (may_be_incomplete && evict_oldest_head(&worker.connections))
 }
 
 /// A worker passes new connections on when its count exceeds 1.25 times the mean by more than this.
@@ -198,12 +206,6 @@ impl Worker {
             // A send fails only if that worker has ended. Then this worker is about to end, too.
             number => drop(self.pool.inboxes[number].send(WorkerCommand::Serve(accepted, endpoint.clone()))),
         }
-    }
-
-    /// Evicts a connection for a new one, by the policy of the server. Returns false if none may be evicted.
-    pub(crate) fn evict(&self) -> bool {
-        let may_be_incomplete = self.pool.eviction == Eviction::IdleOrIncompleteHead;
-        self.connections.evict_idlest() || (may_be_incomplete && self.connections.evict_oldest_head())
     }
 
     /// Requests another worker to evict a connection. Each `attempt` selects the next worker.

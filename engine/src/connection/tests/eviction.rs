@@ -1,6 +1,7 @@
 //! Eviction of idle connections, and of those without a complete head.
 
 use super::scenario::{Scenario, TestServer, advance, settle, with_virtual_time};
+use crate::net::connection_table::evict_oldest_head;
 use crate::service::{CloseReason, Phase};
 
 #[test]
@@ -35,11 +36,11 @@ fn the_oldest_incomplete_head_is_evicted() {
         let later = Scenario::get("/ok").at(Phase::ReadingHead, &server).await;
         for evicted in [&oldest, &later] {
             assert_eq!(evicted.closed(), None);
-            assert!(server.worker.connections.evict_oldest_head());
+            assert!(evict_oldest_head(&server.worker.connections));
             settle().await;
             assert_eq!(evicted.closed(), Some(CloseReason::Evicted));
         }
-        assert!(!server.worker.connections.evict_oldest_head(), "no other connection waits for a head");
+        assert!(!evict_oldest_head(&server.worker.connections), "no other connection waits for a head");
         assert_eq!((busy.phase(), idle.phase()), (Phase::Processing, Phase::Idle));
     });
 }
