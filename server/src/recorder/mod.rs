@@ -21,7 +21,7 @@ pub(crate) use layout::RING_BYTES;
 pub(crate) use reader::{ranks_since, record_of, select};
 pub(crate) use record::{RecordRank, RequestRecord};
 #[cfg(test)]
-pub(crate) use tests::sample_record;
+pub(crate) use tests::{recorder_with, sample_record};
 pub(crate) use writer::{RecorderHandle, RouteNames};
 
 use labels::LabelWriter;

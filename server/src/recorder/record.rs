@@ -64,34 +64,9 @@ impl RecordNumbers {
             IpAddr::V4(client) => client.to_ipv6_mapped(),
             IpAddr::V6(client) => client,
         };
-        let mut flags = 0;
-        if exchange.outcome == ResponseOutcome::Aborted {
-            flags |= ABORTED;
-        }
-        if exchange.reset.is_some() {
-            flags |= RESET;
-        }
-        let (mut version, mut target, mut method) = (NO_VERSION, exchange.request_line, &b""[..]);
-        let mut host = &b""[..];
-        if let Some(request) = exchange.request {
-            version = request.version() as u64;
-            method = request.method_text().as_bytes();
-            target = match request.path_bytes() {
-                b"" => request.target().as_bytes(),
-                path => path,
-            };
-            host = host_before(request, labels.site_name, target);
-            if request.tls().is_some() {
-                flags |= TLS;
-            }
-            if cache_use(request) == CacheUse::Hit {
-                flags |= CACHED;
-            }
-        }
-        if host.len() > HOST_BYTES_MAX {
-            flags |= HOST_OMITTED;
-            host = b"";
-        }
+        let version = exchange.request.map_or(NO_VERSION, |request| request.version() as u64);
+        let RequestTexts { method, host, mut target, mut flags } = RequestTexts::of(exchange, labels.site_name);
+        flags |= flags_of(exchange);
         let rest_of_method = method.get(METHOD_BYTES..).unwrap_or_default();
         let joined;
         let mut is_cut = target.len() > TARGET_BYTES_MAX;
@@ -131,7 +106,60 @@ impl RecordNumbers {
     }
 }
 
-/// What a record has in place of a target: texts before it, and as much of the target as there is room for.
+/// The texts of a request, as far as a record has them, and the flags that tell what is left out.
+struct RequestTexts<'r> {
+    method: &'r [u8],
+    /// Empty if it is the first name of the site, or too long.
+    host: &'r [u8],
+    target: &'r [u8],
+    flags: u64,
+}
+
+impl<'r> RequestTexts<'r> {
+    #[inline]
+    fn of(exchange: &Exchange<'r>, site_name: &str) -> Self {
+        let Some(request) = exchange.request else {
+            let target = without_secrets(exchange.request_line);
+            let flags = if target.len() < exchange.request_line.len() { TARGET_CUT } else { 0 };
+            return Self { method: b"", host: b"", target, flags };
+        };
+        let target = match request.path_bytes() {
+            b"" => request.target().as_bytes(),
+            path => path,
+        };
+        let method = request.method_text().as_bytes();
+        match host_before(request, site_name, target) {
+            host if host.len() > HOST_BYTES_MAX => Self { method, host: b"", target, flags: HOST_OMITTED },
+            host => Self { method, host, target, flags: 0 },
+        }
+    }
+}
+
+/// Returns the flags of a response and of its connection.
+#[inline]
+fn flags_of(exchange: &Exchange<'_>) -> u64 {
+    let is_hit = |request| cache_use(request) == CacheUse::Hit;
+    [
+        (exchange.outcome == ResponseOutcome::Aborted, ABORTED),
+        (exchange.reset.is_some(), RESET),
+        (exchange.request.is_some_and(|request| request.tls().is_some()), TLS),
+        (exchange.request.is_some_and(is_hit), CACHED),
+    ]
+    .iter()
+    .fold(0, |flags, (is_set, flag)| if *is_set { flags | flag } else { flags })
+}
+
+/// Returns the begin of a request line, up to its query, or to the authority of a target that may name a user.
+fn without_secrets(line: &[u8]) -> &[u8] {
+    const AFTER_SCHEME: &[u8] = b"://";
+    let authority = line.windows(AFTER_SCHEME.len()).position(|part| part == AFTER_SCHEME);
+    match authority.map(|at| at + AFTER_SCHEME.len()) {
+        Some(at) if line[at..].contains(&b'@') => &line[..at],
+        _ => &line[..line.iter().position(|&byte| byte == b'?').unwrap_or(line.len())],
+    }
+}
+
+/// What a record has in place of a target: texts before it, and the part of the target that fits.
 struct JoinedText {
     bytes: [u8; TARGET_BYTES_MAX],
     length: usize,

@@ -196,6 +196,14 @@ fn recorded(site: &str, host: &str, path: &str) -> RequestRecord {
     recorded_request("GET", site, host, path)
 }
 
+/// Returns a recorder with this number of refused heads.
+pub(crate) fn recorder_with(count: u32) -> Arc<Recorder> {
+    let recorder = Arc::new(Recorder::new(1).unwrap());
+    let handle = handle(&recorder);
+    (1..=count).for_each(|number| record(&handle, number));
+    recorder
+}
+
 /// Returns the record of a request.
 pub(crate) fn sample_record() -> RequestRecord {
     recorded("a.example", "a.example", "/x")
@@ -213,6 +221,26 @@ fn recorded_request(method: &str, site: &str, host: &str, path: &str) -> Request
     let of = |id| select(recorder.numbers(), &LastQuery { id: Some(id), count_max: 1, ..LastQuery::default() });
     assert!([(0, 1), (1, 0), (0, u64::MAX)].into_iter().all(|other| of(other).is_empty()));
     of((0, 0)).remove(0)
+}
+
+#[test]
+fn the_line_of_a_refused_head_has_no_query_and_no_password() {
+    let long = format!("GET /{}", "a".repeat(80));
+    for (line, expected, is_cut) in [
+        ("GET /x HTTP/1.1", "GET /x HTTP/1.1", false),
+        ("GET /x?token=secret HTTP/1.1", "GET /x", true),
+        ("GET http://user:secret@a/x HTTP/1.1", "GET http://", true),
+        ("GET http://user:a/b?c@d/x HTTP/1.1", "GET http://", true),
+        ("GET http://a/x HTTP/1.1", "GET http://a/x HTTP/1.1", false),
+        ("GET /@user HTTP/1.1", "GET /@user HTTP/1.1", false),
+        ("", "", false),
+        (&long, &long[..72], true),
+    ] {
+        let recorder = Arc::new(Recorder::new(1).unwrap());
+        handle(&recorder).record(&refused(1, line, &Fields::new()), 1, Duration::ZERO);
+        let record = record_of(recorder.numbers(), (0, 0)).unwrap();
+        assert_eq!((record.target.as_str(), record.is_target_cut), (expected, is_cut), "{line}");
+    }
 }
 
 #[test]
