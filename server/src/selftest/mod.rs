@@ -117,7 +117,7 @@ fn slow_attacks() -> Vec<Attack> {
 /// Runs an attack, and a usual request after it.
 fn run_quick(attack: &Attack, server: &TestedServer) -> AttackOutcome {
     if Instant::now() >= server.ends_at {
-        return AttackOutcome::failed("not run: earlier attacks took all of the time; see --seconds");
+        return AttackOutcome::not_applicable("not run: earlier attacks took all of the time; see --seconds");
     }
     let outcome = (attack.run)(server);
     if outcome.verdict == AttackVerdict::NotApplicable {

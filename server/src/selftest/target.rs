@@ -73,7 +73,11 @@ impl TargetUrl {
         if host.is_empty() {
             return Err(refused(&"it names no host"));
         }
-        let port = uri.port_u16().unwrap_or(if scheme == UrlScheme::Https { 443 } else { 80 });
+        // Without a check, the library takes an invalid port for none.
+        let port = match authority.rsplit_once(':').filter(|(before, _)| *before == uri.host().unwrap_or_default()) {
+            Some((_, port)) if !port.is_empty() => port.parse().map_err(|_| refused(&"its port is invalid"))?,
+            _ => scheme.default_port(),
+        };
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         Ok(Self { scheme, authority, host, port, path })
     }
@@ -91,6 +95,13 @@ impl fmt::Display for TargetUrl {
 }
 
 impl UrlScheme {
+    const fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -209,8 +220,19 @@ mod tests {
         assert_eq!((url.authority.as_str(), url.path.as_str()), ("a.example:8443", "/x?y=1"));
         let url = TargetUrl::read("[::1]:80").expect("it is a URL");
         assert_eq!((url.to_string().as_str(), url.host.as_str(), url.port), ("http://[::1]:80/", "::1", 80));
-        assert_eq!(TargetUrl::read("https://a").map(|url| url.port), Ok(443));
-        for invalid in ["ftp://a/", "http://u@a/", "http:///x", "http://a b/", ""] {
+        for (text, port) in [("https://a", 443), ("https://[::1]/", 443), ("http://a:/", 80), ("a:65535", 65_535)] {
+            assert_eq!(TargetUrl::read(text).map(|url| url.port), Ok(port), "{text}");
+        }
+        for invalid in [
+            "http://a:65536/",
+            "http://[::1]:99999/",
+            "http://a:x/",
+            "ftp://a/",
+            "http://u@a/",
+            "http:///x",
+            "http://a b/",
+            "",
+        ] {
             assert!(TargetUrl::read(invalid).is_err(), "{invalid}");
         }
     }

@@ -130,7 +130,7 @@ fn overloaded_server() -> SocketAddr {
                 let lines = BufReader::new(&client).lines().map_while(Result::ok);
                 let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
                 let is_usual = head.first().is_some_and(|line| line == "GET /x HTTP/1.1");
-                let is_accepted = is_usual && usual_requests.fetch_add(1, Ordering::Relaxed) % 3 == 0;
+                let is_accepted = is_usual && usual_requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
                 let status = if is_accepted { "200 OK" } else { "503 Service Unavailable" };
                 write!(&client, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             });
@@ -198,7 +198,8 @@ fn a_server_that_withstands_nothing_fails() {
     assert!(results["host"].1.contains(", for \"GET /x HTTP/1.1"), "{results:?}");
     assert!(!exit.out.contains("%PATH%") && !exit.out.contains("%HOST%"), "{results:?}");
     assert!(results["slow-head"].1.starts_with("still open after "), "{results:?}");
-    assert_eq!(results["rapid-reset"].0, "failed", "it is not run: {results:?}");
+    assert_eq!(results["rapid-reset"].0, "not-applicable", "{results:?}");
+    assert!(results["rapid-reset"].1.starts_with("not run: "), "{results:?}");
     assert_eq!((&report["counted"], results["usual-requests"].0), (&Value::Null, "held"));
     // A client that reads no responses takes no more time than the others.
     assert!(report["milliseconds"].as_u64() < Some(5_900), "{report}");
