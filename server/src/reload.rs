@@ -436,12 +436,15 @@ impl LiveServer {
         self.snapshot.refresh_users();
     }
 
-    /// Logs what has happened to the certificates that the server gets by itself, to the names of upstream servers, and to
-    /// the export of traces.
+    /// Logs what has happened to the certificates that the server gets by itself, to the names of upstream servers, to the
+    /// export of traces, and to the listener of metrics.
     pub(crate) fn log_events(&self) {
         self.snapshot.log_certificate_events();
         self.snapshot.log_name_events();
         self.snapshot.log_span_events();
+        if let Some(text) = self.metrics_endpoint.as_ref().and_then(MetricsEndpoint::eviction_report) {
+            self.snapshot.logs.log(Level::Warn, "MetricsConnectionsEvicted", text);
+        }
     }
 
     /// Returns the state of the certificates that the server gets by itself.

@@ -362,7 +362,7 @@ impl Snapshot {
             None => observer,
         };
         match self.carried.recorder() {
-            Some(recorder) => observer.with_recorder(recorder, &self.labels),
+            Some(recorder) => observer.with_recorder(recorder, &self.labels, &traces::route_patterns(&self.settings)),
             None => observer,
         }
     }

@@ -54,7 +54,7 @@ impl LastQuery {
         self.status.is_none_or(|status| status.contains(record.status))
             && self.slower.is_none_or(|time| u128::from(record.elapsed_micros) >= time.as_micros())
             && has(&self.site, &record.site)
-            && has(&self.route, &record.route)
+            && self.route.as_ref().is_none_or(|wanted| *wanted == record.route || *wanted == record.pattern)
             && self.reason.as_ref().is_none_or(|part| record.reason.contains(part))
             && network.is_none_or(|network| network.is_ok_and(|network| network.contains(record.client)))
     }

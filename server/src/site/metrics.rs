@@ -1,6 +1,8 @@
 //! The action that responds with the metrics of the server. What formats them is another part of the program.
 
 use super::methods::respond_to_method;
+use selvedge::proto::encoding::{Quality, parse_quality};
+use selvedge::proto::field::{KnownField, list_members, trim};
 use selvedge::{Request, Response, StatusCode, spawn_blocking};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,13 +21,29 @@ pub(crate) enum MetricsFormat {
 }
 
 impl MetricsFormat {
-    /// Returns the format that a request prefers: OpenMetrics, if it names that.
+    /// Returns the format that a request prefers (RFC 9110 §12.5.1).
     pub(crate) fn of(request: &Request) -> Self {
-        const OPENMETRICS: &[u8] = b"application/openmetrics-text";
-        let accept = request.field("accept").unwrap_or_default();
-        match accept.windows(OPENMETRICS.len()).any(|part| part.eq_ignore_ascii_case(OPENMETRICS)) {
-            true => Self::OpenMetrics,
-            false => Self::Prometheus,
+        Self::preferred(request.known_field_values(KnownField::Accept))
+    }
+
+    /// Returns the format that values of Accept prefer: OpenMetrics, if they name it and do not prefer plain text.
+    fn preferred<'a>(accept: impl Iterator<Item = &'a [u8]>) -> Self {
+        let (mut openmetrics, mut plain, mut wildcard) = (None, None, None);
+        for member in accept.flat_map(list_members) {
+            let (range, quality) = range_and_quality(member);
+            let named = match range.to_ascii_lowercase().as_slice() {
+                b"application/openmetrics-text" => &mut openmetrics,
+                b"text/plain" => &mut plain,
+                b"text/*" | b"*/*" => &mut wildcard,
+                _ => continue,
+            };
+            // A range may occur once for each version of its format.
+            *named = Some(quality).max(*named);
+        }
+        match openmetrics.unwrap_or(0) {
+            0 => Self::Prometheus,
+            quality if quality < plain.or(wildcard).unwrap_or(0) => Self::Prometheus,
+            _ => Self::OpenMetrics,
         }
     }
 
@@ -38,6 +56,15 @@ impl MetricsFormat {
         let response = Response::new(StatusCode::OK).field("content-type", media_type);
         response.field("cache-control", "no-store").field("vary", "accept")
     }
+}
+
+/// Returns the media range of a member of Accept without its parameters, and its quality.
+fn range_and_quality(member: &[u8]) -> (&[u8], Quality) {
+    let mut parts = member.split(|&b| b == b';').map(trim);
+    let range = parts.next().unwrap_or_default();
+    let weight = parts.find_map(|part| part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")));
+    // An invalid weight is none that the client gives.
+    (range, weight.map_or(1000, |weight| parse_quality(weight).unwrap_or(0)))
 }
 
 /// Formats metrics. The call may wait for workers, so it is not made on one.
@@ -101,5 +128,35 @@ impl MetricsSlot {
                 .field("retry-after", "1")
                 .log_reason("no metrics are available now"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_chosen_by_quality() {
+        for (accept, is_openmetrics) in [
+            ("application/openmetrics-text", true),
+            ("Application/OpenMetrics-Text; version=1.0.0; Q=0.5", true),
+            ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", true),
+            ("application/openmetrics-text;q=0.5,text/plain;q=0.2,*/*;q=0.9", true),
+            ("application/openmetrics-text;version=0.0.1;q=0.1,application/openmetrics-text;q=0.8,*/*;q=0.5", true),
+            ("text/plain;version=0.0.4;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5", false),
+            ("application/openmetrics-text;q=0.5, text/plain", false),
+            ("application/openmetrics-text;q=0", false),
+            ("application/openmetrics-text;q=0.000, */*;q=0.1", false),
+            ("application/openmetrics-text;q=x", false),
+            ("application/openmetrics-textual", false),
+            ("text/x;a=application/openmetrics-text", false),
+            ("*/*", false),
+            ("", false),
+        ] {
+            let format = MetricsFormat::preferred([accept.as_bytes()].into_iter());
+            assert_eq!(format == MetricsFormat::OpenMetrics, is_openmetrics, "{accept}");
+        }
+        let fields = [b"text/plain;q=0.1".as_slice(), b"application/openmetrics-text;q=0.2"];
+        assert_eq!(MetricsFormat::preferred(fields.into_iter()), MetricsFormat::OpenMetrics);
     }
 }

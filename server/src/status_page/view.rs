@@ -180,6 +180,7 @@ pub(super) mod tests {
             is_cached: false,
             site: "a.example".to_owned(),
             route: "/*".to_owned(),
+            pattern: "/*".to_owned(),
             reason: HOSTILE.to_owned(),
             upstream: "app http://10.0.0.1:80".to_owned(),
             upstream_status: None,

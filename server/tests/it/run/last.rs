@@ -92,6 +92,7 @@ fn the_last_requests_are_shown_and_selected() {
         (&["--status", "403"], &["/x"]),
         (&["--site", "b.example"], &["/app/3", "/x"]),
         (&["--route", "all"], &["/1"]),
+        (&["--route", "/*"], &["/1"]),
         (&["--client", "127.0.0.0/8", "-n", "1"], &[begin]),
         (&["--client", "::1"], &[]),
         (&["--reason", "denied", "--status", "400-499"], &["/x"]),
