@@ -5,7 +5,7 @@ use super::layout::RECORD_NUMBERS;
 use selvedge::Request;
 use selvedge::proto::head::Version;
 use selvedge::service::{
-    CacheUse, Exchange, PhaseTimes, RequestPhase, ResponseOutcome, UpstreamFacts, authority, cache_use,
+    CacheUse, DryRun, Exchange, PhaseTimes, RequestPhase, ResponseOutcome, UpstreamFacts, authority, cache_use, dry_run,
 };
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::AtomicU64;
@@ -27,6 +27,7 @@ const TLS: u64 = 4;
 const CACHED: u64 = 8;
 const TARGET_CUT: u64 = 16;
 const HOST_OMITTED: u64 = 32;
+const DRY_RUN_REFUSED: u64 = 128;
 /// The version of a refused head.
 const NO_VERSION: u64 = Version::ALL.len() as u64;
 
@@ -79,6 +80,9 @@ impl RecordNumbers {
             }
             if cache_use(request) == CacheUse::Hit {
                 flags |= CACHED;
+            }
+            if dry_run(request) == DryRun::Refused {
+                flags |= DRY_RUN_REFUSED;
             }
         }
         if host.len() > HOST_BYTES_MAX {
@@ -195,6 +199,8 @@ pub(crate) struct RequestRecord {
     pub(crate) is_tls: bool,
     /// Whether the response was in the cache of files.
     pub(crate) is_cached: bool,
+    /// Whether a rule in dry-run mode would have refused the request.
+    pub(crate) is_dry_run_refused: bool,
     pub(crate) site: String,
     pub(crate) route: String,
     pub(crate) reason: String,
@@ -247,6 +253,7 @@ impl RequestRecord {
             is_reset: flags & RESET > 0,
             is_tls: flags & TLS > 0,
             is_cached: flags & CACHED > 0,
+            is_dry_run_refused: flags & DRY_RUN_REFUSED > 0,
             site,
             route: text_of(high(places), memory),
             reason: text_of(low(texts), memory),

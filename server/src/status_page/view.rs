@@ -178,6 +178,7 @@ pub(super) mod tests {
             is_reset: false,
             is_tls: true,
             is_cached: false,
+            is_dry_run_refused: false,
             site: "a.example".to_owned(),
             route: "/*".to_owned(),
             reason: HOSTILE.to_owned(),
