@@ -340,6 +340,10 @@ pub(crate) struct LastArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 
+    /// Only those that a rule in dry-run mode would have refused
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
     /// Print JSON, one request on a line
     #[arg(long)]
     pub(crate) json: bool,

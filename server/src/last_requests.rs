@@ -56,6 +56,7 @@ struct JsonRecord<'a> {
     aborted: bool,
     reset: bool,
     cached: bool,
+    dry_run: bool,
     content_bytes: u64,
     connection_requests: u32,
     elapsed_us: u32,
@@ -85,6 +86,7 @@ impl<'a> JsonRecord<'a> {
             aborted: record.is_aborted,
             reset: record.is_reset,
             cached: record.is_cached,
+            dry_run: record.is_dry_run_refused,
             content_bytes: record.content_bytes,
             connection_requests: record.requests,
             elapsed_us: record.elapsed_micros,
@@ -133,7 +135,15 @@ fn write_line(record: &RequestRecord, out: &mut String) {
     if let Some(status) = record.upstream_status {
         let _ = write!(out, " {status}");
     }
-    for (is_so, word) in [(record.is_aborted, "aborted"), (record.is_reset, "reset"), (record.is_cached, "cached")] {
+    // The reason of such a rule states it, too.
+    let is_dry_run = record.is_dry_run_refused && !reason.ends_with("(dry run)");
+    let words = [
+        (is_dry_run, "dry run"),
+        (record.is_aborted, "aborted"),
+        (record.is_reset, "reset"),
+        (record.is_cached, "cached"),
+    ];
+    for (is_so, word) in words {
         if is_so {
             let _ = write!(out, ", {word}");
         }

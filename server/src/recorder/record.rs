@@ -6,7 +6,7 @@ use selvedge::Request;
 use selvedge::proto::head::Version;
 use selvedge::proto::limits::METHOD_BYTES_MAX;
 use selvedge::service::{
-    CacheUse, Exchange, PhaseTimes, RequestPhase, ResponseOutcome, UpstreamFacts, authority, cache_use,
+    CacheUse, DryRun, Exchange, PhaseTimes, RequestPhase, ResponseOutcome, UpstreamFacts, authority, cache_use, dry_run,
 };
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::AtomicU64;
@@ -34,6 +34,7 @@ const CACHED: u64 = 8;
 const TARGET_CUT: u64 = 16;
 const HOST_OMITTED: u64 = 32;
 const METHOD_LONG: u64 = 64;
+const DRY_RUN_REFUSED: u64 = 128;
 /// The version of a refused head.
 const NO_VERSION: u64 = Version::ALL.len() as u64;
 
@@ -144,6 +145,7 @@ fn flags_of(exchange: &Exchange<'_>) -> u64 {
         (exchange.reset.is_some(), RESET),
         (exchange.request.is_some_and(|request| request.tls().is_some()), TLS),
         (exchange.request.is_some_and(is_hit), CACHED),
+        (exchange.request.is_some_and(|request| dry_run(request) == DryRun::Refused), DRY_RUN_REFUSED),
     ]
     .iter()
     .fold(0, |flags, (is_set, flag)| if *is_set { flags | flag } else { flags })
@@ -261,6 +263,8 @@ pub(crate) struct RequestRecord {
     pub(crate) is_tls: bool,
     /// Whether the response was in the cache of files.
     pub(crate) is_cached: bool,
+    /// Whether a rule in dry-run mode would have refused the request.
+    pub(crate) is_dry_run_refused: bool,
     pub(crate) site: String,
     pub(crate) route: String,
     /// The first pattern of the route.
@@ -323,6 +327,7 @@ impl RequestRecord {
             is_reset: flags & RESET > 0,
             is_tls: flags & TLS > 0,
             is_cached: flags & CACHED > 0,
+            is_dry_run_refused: flags & DRY_RUN_REFUSED > 0,
             site,
             route: route.to_owned(),
             pattern: pattern.to_owned(),

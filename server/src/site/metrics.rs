@@ -1,15 +1,13 @@
 //! The action that responds with the metrics of the server. What formats them is another part of the program.
 
 use super::methods::respond_to_method;
+use super::shared_work::SharedWork;
+use bytes::Bytes;
 use selvedge::proto::encoding::{Quality, parse_quality};
 use selvedge::proto::field::{KnownField, list_members, trim};
-use selvedge::{Request, Response, StatusCode, spawn_blocking};
+use selvedge::{Request, Response, StatusCode};
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// Calls that format at once. Each takes milliseconds.
-const AT_WORK_MAX: u32 = 4;
 
 /// The format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +72,8 @@ pub(crate) type FormatMetrics = dyn Fn(MetricsFormat) -> Option<String> + Send +
 #[derive(Default)]
 pub(crate) struct MetricsSlot {
     call: OnceLock<Box<FormatMetrics>>,
-    at_work: AtomicU32,
+    openmetrics: SharedWork<Bytes>,
+    prometheus: SharedWork<Bytes>,
 }
 
 impl fmt::Debug for MetricsSlot {
@@ -90,25 +89,13 @@ impl MetricsSlot {
         let _ = self.call.set(format);
     }
 
-    fn text(&self, format: MetricsFormat) -> Option<String> {
-        self.call.get().and_then(|call| call(format))
-    }
-
-    /// Formats the metrics on a thread for calls that block, unless that many do so already.
-    async fn text_elsewhere(self: &Arc<Self>, format: MetricsFormat) -> Option<String> {
-        /// Ends the call even if its request is cancelled: the thread has it.
-        struct AtWork(Arc<MetricsSlot>);
-        impl Drop for AtWork {
-            fn drop(&mut self) {
-                self.0.at_work.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-        let before = self.at_work.fetch_add(1, Ordering::Relaxed);
-        let at_work = AtWork(self.clone());
-        if before >= AT_WORK_MAX {
-            return None;
-        }
-        spawn_blocking(move || at_work.0.text(format)).await.flatten()
+    /// Formats the metrics on a thread for calls that block. Concurrent readers of a format share one text.
+    async fn text(self: &Arc<Self>, format: MetricsFormat) -> Option<Bytes> {
+        let (slot, shared) = match format {
+            MetricsFormat::OpenMetrics => (self.clone(), &self.openmetrics),
+            MetricsFormat::Prometheus => (self.clone(), &self.prometheus),
+        };
+        shared.value(move || slot.call.get()?(format).map(Bytes::from)).await
     }
 
     /// Returns the response to a request that is only explained. Formats nothing.
@@ -122,7 +109,7 @@ impl MetricsSlot {
             return response;
         }
         let format = MetricsFormat::of(request);
-        match self.text_elsewhere(format).await {
+        match self.text(format).await {
             Some(text) => format.response().body(text),
             None => Response::error(StatusCode::SERVICE_UNAVAILABLE)
                 .field("retry-after", "1")

@@ -4,9 +4,10 @@
 //! second and only while a stream is open, so nothing of it runs on a worker.
 
 use super::methods::respond_to_method;
+use super::shared_work::SharedWork;
 use bytes::Bytes;
 use selvedge::service::{Body, Chunks, ResponseLease, StreamError};
-use selvedge::{Method, Request, Response, StatusCode, Stopping, spawn_blocking, stopping};
+use selvedge::{Method, Request, Response, StatusCode, Stopping, stopping};
 use std::fmt;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,8 +22,6 @@ use tokio::time::sleep;
 
 /// The most streams of events that are open in a process.
 pub(crate) const STATUS_STREAMS_MAX: usize = 32;
-/// The most pages that are made at once, so that threads for calls that block are left for files.
-pub(crate) const STATUS_PAGES_MAX: usize = 4;
 
 /// The query of a request for the stream of events.
 const EVENTS_QUERY: &str = "events";
@@ -58,7 +57,9 @@ pub(crate) struct StatusPageText {
 /// The events of the process and their streams. It has no source until the server runs.
 pub(crate) struct StatusFeed {
     source: OnceLock<Box<dyn StatusSource>>,
-    pages: Arc<Semaphore>,
+    /// The page in HTML, and its policy. A nonce that concurrent visitors share is unknown until the page is made, so
+    /// none of its texts can have it.
+    pages: SharedWork<(Bytes, String)>,
     streams: Arc<Semaphore>,
     /// The last event; `None` while no thread makes events. A slow reader finds the last one, not those before it.
     events: watch::Sender<Option<Bytes>>,
@@ -72,7 +73,7 @@ impl Default for StatusFeed {
     fn default() -> Self {
         Self {
             source: OnceLock::new(),
-            pages: Arc::new(Semaphore::new(STATUS_PAGES_MAX)),
+            pages: SharedWork::default(),
             streams: Arc::new(Semaphore::new(STATUS_STREAMS_MAX)),
             events: watch::Sender::new(None),
             is_running: Mutex::new(false),
@@ -100,16 +101,11 @@ impl StatusFeed {
         self.events.send_replace(None);
     }
 
-    /// Makes the page on a thread for calls that block, unless that many do so already.
-    async fn page(self: &Arc<Self>) -> Option<StatusPageText> {
-        let permit = self.pages.clone().try_acquire_owned().ok()?;
+    /// Makes the page on a thread for calls that block. Concurrent visitors share one.
+    async fn page(self: &Arc<Self>) -> Option<(Bytes, String)> {
         let feed = self.clone();
-        let made = spawn_blocking(move || {
-            // Until the end of the call even if the request is cancelled: the thread has it.
-            let _permit = permit;
-            feed.source.get()?.page()
-        });
-        made.await.flatten()
+        let made = move || feed.source.get()?.page().map(|StatusPageText { html, policy }| (html.into(), policy));
+        self.pages.value(made).await
     }
 
     /// Opens a stream for a page of a configuration; `None` if too many are open or no thread can be started.
@@ -193,7 +189,7 @@ impl StatusPage {
         if is_for_events(request) {
             return self.respond_with_events(request);
         }
-        let Some(StatusPageText { html, policy }) = self.feed.page().await else {
+        let Some((html, policy)) = self.feed.page().await else {
             return unavailable("the status of the server is not available now");
         };
         let mut response = html_response().body(html);

@@ -139,6 +139,9 @@ pub(super) enum AccessDecision {
     DryRunDenied(&'static str),
     /// The request is denied with this response.
     Deny(Response),
+    /// A rule in dry-run mode, whose log reason this is, would have denied the request, and another one denies it with
+    /// this response.
+    DenyAfterDryRun(&'static str, Response),
 }
 
 impl AccessDecision {
@@ -164,7 +167,7 @@ impl AccessDecision {
         let (verdict, text) = match self {
             Self::Allow => (StepVerdict::Yes, client()),
             Self::DryRunDenied(reason) => (StepVerdict::DryRun, (*reason).to_owned()),
-            Self::Deny(refused) => {
+            Self::Deny(refused) | Self::DenyAfterDryRun(_, refused) => {
                 let why = refused.reason().map_or_else(client, str::to_owned);
                 (StepVerdict::Denied, format!("{why}: {}", refused.status.code()))
             }
@@ -179,9 +182,10 @@ impl AccessDecision {
             Self::Allow => next(),
             Self::DryRunDenied(reason) => match next() {
                 Self::Allow => Self::DryRunDenied(reason),
+                Self::Deny(response) => Self::DenyAfterDryRun(reason, response),
                 other => other,
             },
-            denied @ Self::Deny(_) => denied,
+            denied @ (Self::Deny(_) | Self::DenyAfterDryRun(..)) => denied,
         }
     }
 }

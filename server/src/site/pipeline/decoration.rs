@@ -2,7 +2,6 @@
 
 use super::{Pipeline, RoutedResponse, request_values};
 use crate::site::accept::{add_vary, prefers_json, with_problem};
-use crate::site::body_dry_run::DRY_RUN_TOO_LARGE;
 use crate::site::field_changes::{FieldChanges, ResponseSource};
 use crate::site::files;
 use crate::site::files::resolve::Resolved;
@@ -46,8 +45,7 @@ impl<'t> Pipeline<'t> {
             cors.apply(request, &mut response);
             self.record_cors(&response);
         }
-        let beyond = self.body_excess.as_ref().filter(|excess| excess.is_found()).map(|_| DRY_RUN_TOO_LARGE);
-        match self.dry_run_reason.or(beyond) {
+        match self.dry_run_denial() {
             Some(reason) if response.reason().is_none() => response.log_reason(reason),
             _ => response,
         }
