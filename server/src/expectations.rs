@@ -1,6 +1,6 @@
 //! Tries the expectations of a configuration.
 
-use crate::config::model::Expectation;
+use crate::config::model::{Expectation, quote};
 use crate::config::{Configuration, MachineRequirementKind, Problem, Span};
 use crate::explanation::{ExplainRequest, Explainable, ExplainedResponse, Explanation, explain};
 use std::path::Path;
@@ -63,10 +63,10 @@ fn differences(expectation: &Expectation, explanation: &Explanation) -> Vec<Stri
         let found: Vec<_> = values.by_ref().collect();
         if found.iter().all(|value| *value != expected) {
             let it = match found.first() {
-                Some(value) => format!("it is \"{}\"", value.escape_debug()),
+                Some(value) => format!("it is {}", quote(value)),
                 None => "it is missing".to_owned(),
             };
-            differences.push(format!("expected {name} \"{expected}\", and {it}"));
+            differences.push(format!("expected {name} {}, and {it}", quote(expected)));
         }
     }
     differences
@@ -91,7 +91,7 @@ mod tests {
     }
 
     fn explanation(response: ExplainedResponse) -> Explanation {
-        Explanation { request: String::new(), site: None, route: None, steps: Vec::new(), response }
+        Explanation { request: String::new(), site: None, route: None, route_name: None, steps: Vec::new(), response }
     }
 
     fn response(status: u16, fields: &[(&str, &str)]) -> Explanation {

@@ -77,7 +77,8 @@ pub(crate) use service::SiteService;
 pub(crate) use status_page::{
     STATUS_PAGES_MAX, STATUS_STREAMS_MAX, StatusFeed, StatusPage, StatusPageText, StatusSource,
 };
-pub(crate) use step_recorder::{Producer, Step, StepOrigin, StepVerdict};
+pub(crate) use step_recorder::{Producer, Stage, Step, StepOrigin, StepVerdict};
+pub(crate) use step_texts::printable;
 
 #[cfg(test)]
 mod tests;

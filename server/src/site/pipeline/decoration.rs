@@ -18,6 +18,9 @@ impl<'t> Pipeline<'t> {
         let rules = &self.site.rules;
         let (headers, file_fields) =
             route.map_or((&rules.headers, &rules.file_fields), |route| (&route.headers, &route.file_fields));
+        if source == ResponseSource::Generated {
+            self.record_refusal(&response);
+        }
         if source != ResponseSource::Configured && response.status.is_error() {
             response = self.with_error_page(request, route, response).await;
         }
