@@ -199,9 +199,13 @@ pub(crate) struct CheckArgs {
     #[arg(long, conflicts_with = "effective")]
     pub(crate) json: bool,
 
-    /// Print how the configuration differs from that of the running server, whose control socket it names
+    /// Print how the configuration differs from that of the running server
     #[arg(long, conflicts_with_all = ["effective", "json"])]
     pub(crate) diff: bool,
+
+    /// Control socket of the running server [default: the setting `control`]
+    #[arg(long, value_name = "PATH", requires = "diff")]
+    pub(crate) control: Option<PathBuf>,
 }
 
 /// Runs the request through the code that serves, and prints each step that decides its response, with the file and line of

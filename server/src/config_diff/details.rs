@@ -1,7 +1,7 @@
-//! What changes between two configurations within limits, listeners, upstreams and sites: each setting with its value
-//! before and now.
+//! What changes between two configurations: each setting with its value before and now. What is compared is the printed
+//! form, so each setting that is printed is compared.
 
-use crate::config::model::{Route, Settings, Site};
+use crate::config::model::{Route, Settings, Site, Statement};
 use std::collections::{HashMap, HashSet};
 
 /// Most lines; beyond that the number is given.
@@ -10,11 +10,12 @@ const LINES_MAX: usize = 200;
 /// Returns one line for each changed setting.
 pub(crate) fn details(before: &Settings, now: &Settings) -> Vec<String> {
     let mut lines = listeners(before, now);
-    lines.extend(Changes::between(&before.limits.statements(), &now.limits.statements()).lines("limits"));
+    let changes = Changes::between(&before.server_statements(), &now.server_statements());
+    lines.extend(changes.lines("", &Changes::default()));
     for upstream in &now.upstreams {
         if let Some(known) = before.upstream(&upstream.name) {
             let changes = Changes::between(&known.statements(), &upstream.statements());
-            lines.extend(changes.lines(&format!("upstream {}", upstream.name)));
+            lines.extend(changes.lines(&format!("upstream {}: ", upstream.name), &Changes::default()));
         }
     }
     // No two sites share a name, so the first one identifies a site.
@@ -42,7 +43,7 @@ fn listeners(before: &Settings, now: &Settings) -> Vec<String> {
 fn of_site(before: &Site, now: &Site) -> Vec<String> {
     let site = format!("site {}", now.names[0]);
     let changes = Changes::between(&before.statements(), &now.statements());
-    let mut lines = changes.lines(&site);
+    let mut lines = changes.lines(&format!("{site}: "), &Changes::default());
     lines.extend(of_routes((&site, &changes), &before.routes, &now.routes));
     lines
 }
@@ -57,14 +58,15 @@ fn of_routes((site, of_site): (&str, &Changes), before: &[Route], now: &[Route])
         match by_requests.get(requests) {
             Some(before) => {
                 let changes = Changes::between(&before.statements(), &route.statements()).without(of_site);
-                lines.extend(changes.lines(&format!("{site}: {}", requests.0)));
+                lines.extend(changes.lines(&format!("{site}: {}: ", requests.0), of_site));
             }
-            None => lines.push(format!("{site}: new: {}: {}", requests.0, route.action_statement())),
+            None => lines.push(format!("{site}: new: {}: {}", requests.0, route.action_without_secrets())),
         }
     }
     let removed = known.iter().filter(|(requests, _)| !kept.contains(requests));
     lines.extend(
-        removed.map(|((requests, _), route)| format!("{site}: removed: {requests}: {}", route.action_statement())),
+        removed
+            .map(|((requests, _), route)| format!("{site}: removed: {requests}: {}", route.action_without_secrets())),
     );
     let order_before = known.iter().map(|(requests, _)| requests).filter(|requests| kept.contains(requests));
     let order_now = current.iter().map(|(requests, _)| requests).filter(|requests| by_requests.contains_key(requests));
@@ -87,14 +89,15 @@ fn numbered(routes: &[Route]) -> Vec<((String, usize), &Route)> {
 }
 
 /// The settings that were removed and added.
+#[derive(Default)]
 struct Changes {
-    removed: Vec<String>,
-    added: Vec<String>,
+    removed: Vec<Statement>,
+    added: Vec<Statement>,
 }
 
 impl Changes {
-    fn between(before: &[String], now: &[String]) -> Self {
-        let without = |some: &[String], others: &[String]| {
+    fn between(before: &[Statement], now: &[Statement]) -> Self {
+        let without = |some: &[Statement], others: &[Statement]| {
             let others: HashSet<_> = others.iter().collect();
             some.iter().filter(|statement| !others.contains(statement)).cloned().collect()
         };
@@ -108,25 +111,50 @@ impl Changes {
         self
     }
 
-    /// Returns a line for each change. A setting that is removed and added has both values in one line.
-    fn lines(&self, of: &str) -> Vec<String> {
-        let name = |statement: &str| statement.split(' ').next().unwrap_or_default().to_owned();
-        let mut removed: Vec<&String> = self.removed.iter().collect();
+    /// Returns a line for each change beside the inherited ones, behind the name of its block. A setting that is removed and
+    /// added has both values in one line, or a line for each part of it that changes.
+    fn lines(&self, of: &str, inherited: &Self) -> Vec<String> {
+        let mut removed: Vec<&Statement> = self.removed.iter().collect();
         let mut lines = Vec::new();
         for statement in &self.added {
-            let earlier = removed.iter().position(|earlier| name(earlier) == name(statement));
-            lines.push(match earlier.map(|at| removed.remove(at)) {
-                Some(earlier) => format!("{of}: now {}, before {}", public(statement), public(earlier)),
-                None => format!("{of}: new: {}", public(statement)),
-            });
+            match self.earlier(statement, &removed) {
+                Some(at) => lines.extend(changed(of, (removed.remove(at), statement), inherited)),
+                None => lines.push(format!("{of}new: {}", statement.without_secrets())),
+            }
         }
-        lines.extend(removed.iter().map(|statement| format!("{of}: removed: {}", public(statement))));
+        lines.extend(removed.iter().map(|statement| format!("{of}removed: {}", statement.without_secrets())));
         lines
+    }
+
+    /// Returns which removed setting an added one replaces: one with an equal name and first argument, else one with an
+    /// equal name that no other setting replaces.
+    fn earlier(&self, statement: &Statement, removed: &[&Statement]) -> Option<usize> {
+        let is_replaced = |earlier: &Statement| self.added.iter().any(|other| other.begin(2) == earlier.begin(2));
+        let equal = removed.iter().position(|earlier| earlier.begin(2) == statement.begin(2));
+        equal.or_else(|| {
+            let named = |earlier: &&Statement| earlier.begin(1) == statement.begin(1) && !is_replaced(earlier);
+            removed.iter().position(named)
+        })
     }
 }
 
-/// Returns a setting without the hashes of passwords.
-fn public(statement: &str) -> &str {
-    let end = statement.find(" {").filter(|_| statement.starts_with("basic-auth "));
-    &statement[..end.unwrap_or(statement.len())]
+/// Returns the lines of a setting that was changed.
+fn changed(of: &str, (before, now): (&Statement, &Statement), inherited: &Changes) -> Vec<String> {
+    let (known, current) = (before.without_secrets(), now.without_secrets());
+    if !before.has_block() || !now.has_block() {
+        return vec![match known == current {
+            true => format!("{of}changed: {current}, whose value is not shown"),
+            false => format!("{of}now {current}, before {known}"),
+        }];
+    }
+    let parts = Changes::between(&before.parts(), &now.parts());
+    let mut lines = Vec::new();
+    if before.label() != now.label() {
+        lines.push(format!("{of}now {}, before {}", now.label(), before.label()));
+    } else if parts.removed.is_empty() && parts.added.is_empty() {
+        // Only their order differs.
+        lines.push(format!("{of}now {current}, before {known}"));
+    }
+    lines.extend(parts.without(inherited).lines(&format!("{of}{}: ", now.label()), inherited));
+    lines
 }

@@ -485,3 +485,49 @@ before respond 200 \"in\" content-type=\"text/plain; charset=utf-8\"
     let absent = command(&folder, &["check", "--diff"]);
     assert!(absent.code == Some(1) && absent.err.contains("cannot reach a server at "), "{absent:?}");
 }
+
+#[test]
+fn settings_that_need_a_restart_are_compared_with_those_of_the_start() {
+    let text = |server: &str| format!("{server}\n{EXPECTING}");
+    let folder = Folder::new(&text(""));
+    let program = folder.serve();
+    let socket = folder.path("moved.sock");
+    let changed = text(&format!(
+        "supervision {{ restarts-max 7; }}\ncontrol \"{}\"\nlimits {{ connections-max 100; }}",
+        socket.display()
+    ));
+    folder.configure(&changed);
+    let unreachable = command(&folder, &["check", "--diff"]);
+    assert!(unreachable.code == Some(1) && unreachable.err.contains("--control PATH"), "{unreachable:?}");
+    let control = folder.path("selvedge.sock").display().to_string();
+    let compare = || {
+        let compared = command(&folder, &["check", "--diff", "--control", &control]);
+        assert_eq!(compared.code, Some(0), "{compared:?}");
+        compared.out
+    };
+    let before = compare();
+    for expected in [
+        "changes to control, supervision, connections-max take effect after a restart\n",
+        "  supervision: now restarts-max 7, before restarts-max ",
+        "  limits: new: connections-max 100\n",
+        &format!("  now control \"{}\", before control ", socket.display()),
+    ] {
+        assert!(before.contains(expected), "missing: {expected}\n{before}");
+    }
+    let reload = || {
+        let words = ["reload", "--control", &control];
+        let reloaded = command(&folder, &words);
+        assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+        reloaded.out
+    };
+    let notice = "changes to control, supervision, connections-max take effect after a restart\n";
+    for _ in 0..2 {
+        let reloaded = reload();
+        assert!(reloaded.contains(notice), "{reloaded}");
+        assert_eq!(compare(), before, "a reload does not change what a restart changes");
+    }
+    folder.configure(&text(""));
+    assert_eq!(compare(), "the running server has these settings\n");
+    assert!(reload().contains("the settings are unchanged"));
+    program.stop();
+}
