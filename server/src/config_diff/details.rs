@@ -44,13 +44,14 @@ fn of_site(before: &Site, now: &Site) -> Vec<String> {
     let site = format!("site {}", now.names[0]);
     let changes = Changes::between(&before.statements(), &now.statements());
     let mut lines = changes.lines(&format!("{site}: "), &Changes::default());
-    lines.extend(of_routes((&site, &changes), &before.routes, &now.routes));
+    lines.extend(of_routes((&site, &changes), &before.routes, now));
     lines
 }
 
 /// Returns what changes of the routes of a site. What a route inherits from the site is not repeated.
-fn of_routes((site, of_site): (&str, &Changes), before: &[Route], now: &[Route]) -> Vec<String> {
-    let (known, current) = (numbered(before), numbered(now));
+fn of_routes((site, of_site): (&str, &Changes), before: &[Route], now: &Site) -> Vec<String> {
+    let (known, current) = (numbered(before), numbered(&now.routes));
+    let statements_of_site = now.statements();
     let by_requests: HashMap<_, _> = known.iter().map(|(requests, route)| (requests, *route)).collect();
     let kept: HashSet<_> = current.iter().map(|(requests, _)| requests).collect();
     let mut lines = Vec::new();
@@ -60,7 +61,13 @@ fn of_routes((site, of_site): (&str, &Changes), before: &[Route], now: &[Route])
                 let changes = Changes::between(&before.statements(), &route.statements()).without(of_site);
                 lines.extend(changes.lines(&format!("{site}: {}: ", requests.0), of_site));
             }
-            None => lines.push(format!("{site}: new: {}: {}", requests.0, route.action_without_secrets())),
+            None => {
+                // The rules of the site are not repeated.
+                let own = route.access_and_action();
+                let own = own.iter().filter(|statement| !statements_of_site.contains(statement));
+                let own: Vec<_> = own.map(Statement::without_secrets).collect();
+                lines.push(format!("{site}: new: {}: {}", requests.0, own.join("; ")));
+            }
         }
     }
     let removed = known.iter().filter(|(requests, _)| !kept.contains(requests));
@@ -93,21 +100,28 @@ fn numbered(routes: &[Route]) -> Vec<((String, usize), &Route)> {
 struct Changes {
     removed: Vec<Statement>,
     added: Vec<Statement>,
+    /// Those that were kept and have another place among the kept ones, in their order now.
+    moved: Vec<Statement>,
 }
 
 impl Changes {
     fn between(before: &[Statement], now: &[Statement]) -> Self {
-        let without = |some: &[Statement], others: &[Statement]| {
-            let others: HashSet<_> = others.iter().collect();
-            some.iter().filter(|statement| !others.contains(statement)).cloned().collect()
-        };
-        Self { removed: without(before, now), added: without(now, before) }
+        let (known, current): (HashSet<_>, HashSet<_>) = (before.iter().collect(), now.iter().collect());
+        let (kept_before, removed): (Vec<_>, Vec<_>) = before.iter().partition(|statement| current.contains(statement));
+        let (kept_now, added): (Vec<_>, Vec<_>) = now.iter().partition(|statement| known.contains(statement));
+        let moved = kept_now.iter().zip(&kept_before).filter(|(now, before)| now != before);
+        Self {
+            moved: moved.map(|(now, _)| (*now).clone()).collect(),
+            removed: removed.into_iter().cloned().collect(),
+            added: added.into_iter().cloned().collect(),
+        }
     }
 
     /// Returns the changes that are not among others.
     fn without(mut self, others: &Self) -> Self {
         self.removed.retain(|statement| !others.removed.contains(statement));
         self.added.retain(|statement| !others.added.contains(statement));
+        self.moved.retain(|statement| !others.moved.contains(statement));
         self
     }
 
@@ -123,6 +137,10 @@ impl Changes {
             }
         }
         lines.extend(removed.iter().map(|statement| format!("{of}removed: {}", statement.without_secrets())));
+        if !self.moved.is_empty() {
+            let moved: Vec<_> = self.moved.iter().map(Statement::without_secrets).collect();
+            lines.push(format!("{of}another order: now {}", moved.join("; ")));
+        }
         lines
     }
 
@@ -151,9 +169,6 @@ fn changed(of: &str, (before, now): (&Statement, &Statement), inherited: &Change
     let mut lines = Vec::new();
     if before.label() != now.label() {
         lines.push(format!("{of}now {}, before {}", now.label(), before.label()));
-    } else if parts.removed.is_empty() && parts.added.is_empty() {
-        // Only their order differs.
-        lines.push(format!("{of}now {current}, before {known}"));
     }
     lines.extend(parts.without(inherited).lines(&format!("{of}{}: ", now.label()), inherited));
     lines

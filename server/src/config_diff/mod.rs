@@ -199,7 +199,7 @@ mod tests {
              acme { email \"c@b.example\"; external-account \"secret-5\" file=\"/e\"; }\n\
              trusted-proxies \"10.0.0.0/8\"",
             "root \"/srv/b\"; route \"/p/*\" { proxy \"http://u\" { header-up \"A\" \"secret-6\"; }; }; \
-             route \"/f/*\" { files { clean-urls #true; }; }; route \"/n\" { proxy \"http://u\" { header-up \"A\" \"secret-7\"; }; }",
+             route \"/f/*\" { files { clean-urls #true; }; }; route \"/n\" { ip-access { allow \"10.0.0.0/8\"; }; proxy \"http://u\" { header-up \"A\" \"secret-7\"; }; }",
         );
         let lines = details(&first, &second);
         let expected = [
@@ -217,7 +217,7 @@ mod tests {
             r#"site a: route "/f/*": files: now clean-urls #true, before clean-urls #false"#,
         ];
         assert_eq!(lines[..expected.len()], expected);
-        let new = r#"site a: new: route "/n": proxy "http://u:80" strip-prefix=#false { host "keep"; header-up "A"; "#;
+        let new = r#"site a: new: route "/n": ip-access status=403 { allow "10.0.0.0/8" }; proxy "http://u:80" strip-prefix=#false { host "keep"; header-up "A"; "#;
         assert!(lines[expected.len()..].len() == 1 && lines[expected.len()].starts_with(new), "{lines:#?}");
     }
 
@@ -227,8 +227,12 @@ mod tests {
             |rules: &str| settings(&format!("site \"a\" {{ ip-access {{ {rules} }}; route \"/*\" {{ deny; }}; }}\n"));
         let first = text("deny \"192.0.2.0/24\"; allow \"192.0.2.1\"");
         let second = text("allow \"192.0.2.1\"; deny \"192.0.2.0/24\"");
-        let expected = "site a: now ip-access status=403 { allow \"192.0.2.1/32\"; deny \"192.0.2.0/24\" }, before ";
-        let lines = details(&first, &second);
-        assert!(lines.len() == 1 && lines[0].starts_with(expected), "{lines:#?}");
+        let expected = "site a: ip-access: another order: now allow \"192.0.2.1/32\"; deny \"192.0.2.0/24\"";
+        assert_eq!(details(&first, &second), [expected]);
+        let text = |fields: &str| settings(&format!("site \"a\" {{ {fields}; route \"/*\" {{ deny; }}; }}\n"));
+        let first = text("header \"A\" \"1\"; header-add \"A\" \"2\"");
+        let second = text("header-add \"A\" \"2\"; header \"A\" \"1\"");
+        let expected = "site a: another order: now header-add \"A\" \"2\"; header \"A\" \"1\"";
+        assert_eq!(details(&first, &second), [expected]);
     }
 }

@@ -157,6 +157,14 @@ impl Route {
         statements(|lines| self.write_settings(lines))
     }
 
+    /// Returns the access rules, also those of the site, and the action.
+    pub(crate) fn access_and_action(&self) -> Vec<Statement> {
+        statements(|lines| {
+            self.access.write(lines)?;
+            self.action.write(lines)
+        })
+    }
+
     /// Returns the action as a line, without secrets.
     pub(crate) fn action_without_secrets(&self) -> String {
         let statements = statements(|lines| self.action.write(lines));
