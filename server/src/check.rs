@@ -143,9 +143,6 @@ fn in_colours(problems: &Problems) -> String {
 /// Reads and compiles a configuration, and tries its expectations.
 fn read_as_expected(file: &Path) -> Result<(Configuration, Compiled), Refusal> {
     let (mut configuration, compiled) = read(file)?;
-    if configuration.settings.expectations.is_empty() {
-        return Ok((configuration, compiled));
-    }
     match expectations::problems(&configuration, &Explainable::of_file(&configuration, &compiled)) {
         problems if problems.is_empty() => Ok((configuration, compiled)),
         problems => Err(Refusal::of(problems, &mut configuration)),

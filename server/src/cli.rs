@@ -237,7 +237,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) request: Option<(usize, u64)>,
 
     /// Read the request from a dump of the flight recorder instead of the running server
-    #[arg(long, value_name = "PATH", requires = "request")]
+    #[arg(long, value_name = "PATH", requires = "request", conflicts_with = "url")]
     pub(crate) dump: Option<PathBuf>,
 
     /// Server name of the TLS handshake [default: the host of the URL]

@@ -292,8 +292,7 @@ impl LiveServer {
         }
         let mut configuration = refuse(problems, configuration)?;
         let next = Snapshot::prepare(&mut configuration, Predecessor::Snapshot(&self.snapshot), &Disk, self.connect)?;
-        let unmet = expectations::problems(&configuration, &Explainable::from(&next));
-        let mut configuration = refuse(unmet, configuration)?;
+        let mut configuration = refuse(expectations::problems_at_start(&configuration), configuration)?;
         let listeners = self.listeners.plan_change(&self.serving_process, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
         next.wait_for_names();

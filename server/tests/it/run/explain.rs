@@ -3,6 +3,7 @@
 use crate::support::backend::Backend;
 use crate::support::configured::{Folder, get, request};
 use crate::support::program::{Exit, Program, run_to_exit, selvedge_command};
+use crate::support::tls::Authority;
 use crate::support::wait::wait_until;
 use serde_json::Value;
 
@@ -460,6 +461,48 @@ fn a_reload_that_does_not_meet_an_expectation_changes_nothing() {
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(get(&program, "a.example", "/").text(), "other");
     program.stop();
+}
+
+#[test]
+fn clients_over_their_rate_do_not_decide_whether_a_reload_is_taken() {
+    let folder = Folder::new(
+        "site \"a\" { route \"/*\" { rate-limit 1 per=\"1h\"; respond 200; }; expect \"/x\" status=200; }\n",
+    );
+    let program = folder.serve();
+    assert_eq!([0; 2].map(|_| get(&program, "a", "/x").status), [200, 429]);
+    assert!(command(&folder, &["explain", "http://a/x", "--running"]).out.contains("\n= 429 "));
+    let done = command(&folder, &["reload"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    program.stop();
+}
+
+#[test]
+fn an_expectation_at_a_listener_with_the_other_scheme_is_a_problem_and_reports_are_bounded() {
+    let site = "site \"a\" { certificate \"a.pem\"; route \"/*\" { respond 200; }; }\n";
+    let text = |expectations: &str| format!("listen \"127.0.0.1:4443\" tls=#true\n{expectations}{site}");
+    let folder = Folder::new(&text(""));
+    let (chain, key) = Authority::new().certificate(&["a"]);
+    folder.write("a.pem", &(chain + &key));
+    assert_eq!(command(&folder, &["check"]).code, Some(0), "{:?}", command(&folder, &["check"]));
+    for (expectation, problem) in [
+        ("http://a:4443/", "127.0.0.1:4443 has TLS, so a plain request gets 400 there"),
+        ("GET / HTTP/1.1", "`/ HTTP/1.1` has a space"),
+    ] {
+        folder.configure(&text(&format!("expect \"{expectation}\" status=200\n")));
+        let refused = command(&folder, &["check"]);
+        assert!(refused.err.contains(problem), "{refused:?}");
+    }
+    folder.configure(&text(&"expect \"https://a/\" status=201\n".repeat(300)));
+    let refused = command(&folder, &["check"]).err;
+    assert!(refused.contains("\n100 problems\n"), "{refused}");
+    assert_eq!(refused.matches("  = 200 OK\n").count(), 10);
+    for (words, expected) in [
+        (&["explain", "http://a/", "--tls", "a"][..], "a server name of a handshake needs a URL with https"),
+        (&["explain", "http://a/", "--dump", "x"], "--dump"),
+    ] {
+        let refused = command(&folder, words);
+        assert!(refused.code != Some(0) && refused.err.contains(expected), "{refused:?}");
+    }
 }
 
 #[test]
