@@ -199,9 +199,13 @@ pub(crate) struct CheckArgs {
     #[arg(long, conflicts_with = "effective")]
     pub(crate) json: bool,
 
-    /// Print how the configuration differs from that of the running server, whose control socket it names
+    /// Print how the configuration differs from that of the running server
     #[arg(long, conflicts_with_all = ["effective", "json"])]
     pub(crate) diff: bool,
+
+    /// Control socket of the running server [default: the setting `control`]
+    #[arg(long, value_name = "PATH", requires = "diff")]
+    pub(crate) control: Option<PathBuf>,
 }
 
 /// Runs the request through the code that serves, and prints each step that decides its response, with the file and line of
@@ -233,7 +237,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) request: Option<(usize, u64)>,
 
     /// Read the request from a dump of the flight recorder instead of the running server
-    #[arg(long, value_name = "PATH", requires = "request")]
+    #[arg(long, value_name = "PATH", requires = "request", conflicts_with = "url")]
     pub(crate) dump: Option<PathBuf>,
 
     /// Server name of the TLS handshake [default: the host of the URL]

@@ -10,13 +10,13 @@ pub(crate) use explained::{Explainable, ExplainedResponse, Explanation};
 
 use crate::compile::{self, Compiled};
 use crate::config::Configuration;
-use crate::config::model::{ClientCertificatesMode, Listener, Settings, Switch};
+use crate::config::model::{ClientCertificatesMode, Listener, Settings, SiteTls, Switch};
 use crate::config::value::Address;
 use crate::site::{Producer, SiteService, StepVerdict};
 use crate::syntax::RequestUrl;
 use explained::PlacedStep;
 use places::PlacedPart;
-use selvedge::detached::{DetachedRequest, run_to_end};
+use selvedge::detached::{DetachedRequest, refuse, run_to_end};
 use selvedge::proto::RequestLine;
 use selvedge::proto::head::{Scheme, Version};
 use selvedge::service::TlsInfo;
@@ -28,6 +28,9 @@ use std::thread;
 
 /// The port of the client. Port 0 would be that of a Unix socket.
 const CLIENT_PORT: u16 = 49_152;
+
+/// The stage of the first step.
+const LISTENER: &str = "listener";
 
 /// The stack of the thread that runs the request: that of a worker.
 const STACK_BYTES: usize = 2 << 20;
@@ -71,10 +74,14 @@ fn explain_here(of: &Explainable, request: &ExplainRequest) -> Result<Explanatio
         request: format!("{} {url} from {client}", request.method),
         site: None,
         route: None,
+        route_name: None,
         steps: vec![of.listener_step(&url)],
         response: ExplainedResponse::NoResponse,
     };
     let tls = match url.scheme() {
+        Scheme::Http if request.server_name.is_some() => {
+            return Err("a server name of a handshake needs a URL with https".to_owned());
+        }
         Scheme::Http => None,
         Scheme::Https => {
             let name = request.server_name.as_deref().or_else(|| Some(url.host()).filter(|host| !is_address(host)));
@@ -88,7 +95,7 @@ fn explain_here(of: &Explainable, request: &ExplainRequest) -> Result<Explanatio
     };
     match detached(request, &url, (client, tls)).build(&of.limits) {
         Ok(request) => of.run(request, &mut explanation)?,
-        Err(reject) => explanation.refuse(reject),
+        Err(reject) => explanation.refuse(reject, &request.fields),
     }
     Ok(explanation)
 }
@@ -117,12 +124,20 @@ fn detached<'a>(
 }
 
 impl Explanation {
-    /// Takes a refusal of the head as the response.
-    fn refuse(&mut self, reject: Reject) {
+    /// Returns why the listener at the port of the request does not take it, in words.
+    pub(crate) fn refusal_of_listener(&self) -> Option<&str> {
+        let refused = |step: &&PlacedStep| step.stage == LISTENER && step.verdict == StepVerdict::Denied;
+        self.steps.iter().find(refused).map(|step| &*step.text)
+    }
+
+    /// Takes a refusal of a head with these fields as the response.
+    fn refuse(&mut self, reject: Reject, fields: &[(String, String)]) {
         let status = reject.status().code();
         let text = format!("the head is refused: {}: {status}", reject.message());
         self.steps.push(PlacedStep { stage: "head", verdict: StepVerdict::Denied, text, place: None });
-        self.response = ExplainedResponse::Response { status, reason: Some(reject.message()), fields: Vec::new() };
+        let accept = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
+        let response = refuse(reject, accept.map(|(_, value)| value.as_bytes())).log_reason(reject.message());
+        self.response = explained_response(&response, None);
     }
 }
 
@@ -154,13 +169,15 @@ impl Explainable {
             Some((number, listener)) if listener.tls == tls => {
                 (StepVerdict::Yes, format!("{} {with}", listener.address), Some(*number))
             }
-            Some((number, listener)) => (StepVerdict::No, format!("{} {otherwise}", listener.address), Some(*number)),
+            Some((number, listener)) => {
+                (StepVerdict::Denied, format!("{} {otherwise}", listener.address), Some(*number))
+            }
             None => {
                 (StepVerdict::No, format!("none at port {} {with}; what follows is as if one were", url.port()), None)
             }
         };
         let place = number.and_then(|number| self.places.top("listen", number)).map(|placed| placed.place().into());
-        PlacedStep { stage: "listener", verdict, text, place }
+        PlacedStep { stage: LISTENER, verdict, text, place }
     }
 
     /// Returns what the handshake with a server name agrees on, and the step about it. `None`: it fails.
@@ -175,12 +192,7 @@ impl Explainable {
         let (info, verdict, text) = match (site, tag) {
             (Some(site), 1..) => {
                 let site = &self.settings.sites[site as usize];
-                let clients = site.tls.client_certificates.as_ref().map(|clients| clients.mode);
-                let clients = match clients {
-                    Some(ClientCertificatesMode::Required) => ", which needs one of the client, without a subject here",
-                    Some(ClientCertificatesMode::Optional) | None => "",
-                };
-                let text = format!("{named}: the certificate of the site {}{clients}", site.names[0]);
+                let text = format!("{named}: the certificate of the site {}{}", site.names[0], assumptions(&site.tls));
                 (Some(TlsInfo::assumed(name, tag)), StepVerdict::Yes, text)
             }
             (Some(site), 0) => {
@@ -213,6 +225,7 @@ impl Explainable {
         }
         explanation.site = part.site_name();
         explanation.route = recorder.route().and_then(|route| part.pattern(route));
+        explanation.route_name = recorder.route().and_then(|route| part.route_name(route));
         explanation.response = explained_response(&response, recorder.producer());
         Ok(())
     }
@@ -225,6 +238,22 @@ fn explained_response(response: &Response, producer: Option<Producer>) -> Explai
         Some(producer) => ExplainedResponse::Produced { producer, fields },
         None => ExplainedResponse::Response { status: response.status.code(), reason: response.reason(), fields },
     }
+}
+
+/// Returns what an explanation assumes of a handshake, in words.
+fn assumptions(tls: &SiteTls) -> String {
+    let approval = match &tls.on_demand {
+        Some(_) => ", if `on-demand-certificates` approves the name, which is not asked here",
+        None => "",
+    };
+    let clients = match tls.client_certificates.as_ref().map(|clients| clients.mode) {
+        Some(ClientCertificatesMode::Required) => {
+            "; a client without a certificate gets no handshake, and one whose certificate has no subject is assumed"
+        }
+        Some(ClientCertificatesMode::Optional) => "; a client without a certificate is assumed",
+        None => "",
+    };
+    format!("{approval}{clients}")
 }
 
 /// Returns the port of a listener, if its address has one.

@@ -78,7 +78,8 @@ pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteR
 pub(crate) use service::SiteService;
 #[cfg(feature = "program")]
 pub(crate) use status_page::{STATUS_STREAMS_MAX, StatusFeed, StatusPage, StatusPageText, StatusSource};
-pub(crate) use step_recorder::{Producer, Step, StepOrigin, StepVerdict};
+pub(crate) use step_recorder::{Producer, Stage, Step, StepOrigin, StepVerdict};
+pub(crate) use step_texts::printable;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! What makes the page and the events is another part of the program. One thread makes the events of all streams, once a
 //! second and only while a stream is open, so nothing of it runs on a worker.
 
-use super::methods::respond_to_method;
+use super::methods::{placeholder_content, respond_to_method};
 use super::shared_work::SharedWork;
 use bytes::Bytes;
 use selvedge::service::{Body, Chunks, ResponseLease, StreamError};
@@ -50,14 +50,17 @@ pub(crate) trait StatusSource: Send + Sync {
 #[derive(Clone, Debug)]
 pub(crate) struct StatusPageText {
     pub(crate) html: String,
-    /// The value of Content-Security-Policy, which permits the style and the script of this page only.
-    pub(crate) policy: String,
+    /// Of its style and its script, in characters that a field may have.
+    pub(crate) nonce: String,
 }
+
+/// In place of the nonce of a page that is only explained, so that an expectation can state the field.
+const NONCE_EXPLAINED: &str = "NONCE";
 
 /// The events of the process and their streams. It has no source until the server runs.
 pub(crate) struct StatusFeed {
     source: OnceLock<Box<dyn StatusSource>>,
-    /// The page in HTML, and its policy. A nonce that concurrent visitors share is unknown until the page is made, so
+    /// The page in HTML, and its nonce. A nonce that concurrent visitors share is unknown until the page is made, so
     /// none of its texts can have it.
     pages: SharedWork<(Bytes, String)>,
     streams: Arc<Semaphore>,
@@ -104,7 +107,7 @@ impl StatusFeed {
     /// Makes the page on a thread for calls that block. Concurrent visitors share one.
     async fn page(self: &Arc<Self>) -> Option<(Bytes, String)> {
         let feed = self.clone();
-        let made = move || feed.source.get()?.page().map(|StatusPageText { html, policy }| (html.into(), policy));
+        let made = move || feed.source.get()?.page().map(|StatusPageText { html, nonce }| (html.into(), nonce));
         self.pages.value(made).await
     }
 
@@ -177,7 +180,7 @@ impl StatusPage {
     pub(super) fn explain(request: &Request) -> Response {
         respond_to_method(request).unwrap_or_else(|| match is_for_events(request) {
             true => event_stream(EventStream::default()),
-            false => html_response(),
+            false => html_response(NONCE_EXPLAINED, placeholder_content()),
         })
     }
 
@@ -189,13 +192,10 @@ impl StatusPage {
         if is_for_events(request) {
             return self.respond_with_events(request);
         }
-        let Some((html, policy)) = self.feed.page().await else {
-            return unavailable("the status of the server is not available now");
-        };
-        let mut response = html_response().body(html);
-        // The policy has no character that a field may not have.
-        let _ = response.append("content-security-policy", policy);
-        response
+        match self.feed.page().await {
+            Some((html, nonce)) => html_response(&nonce, html.into()),
+            None => unavailable("the status of the server is not available now"),
+        }
     }
 
     fn respond_with_events(&self, request: &Request) -> Response {
@@ -213,10 +213,18 @@ fn is_for_events(request: &Request) -> bool {
     request.query() == Some(EVENTS_QUERY)
 }
 
-/// Returns the response with the page, without its content.
-fn html_response() -> Response {
+/// Returns the response with the page. Its policy permits only the style and the script with the nonce.
+fn html_response(nonce: &str, content: Body) -> Response {
     let response = Response::new(StatusCode::OK).field("content-type", "text/html; charset=utf-8");
-    response.field("cache-control", "no-store").field("referrer-policy", "no-referrer")
+    let mut response = response.field("cache-control", "no-store").field("referrer-policy", "no-referrer");
+    let policy = format!(
+        "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    // The nonce has no character that a field may not have.
+    let _ = response.append("content-security-policy", policy);
+    response.body = content;
+    response
 }
 
 fn event_stream(stream: EventStream) -> Response {
@@ -338,7 +346,7 @@ mod tests {
 
     impl StatusSource for Numbers {
         fn page(&self) -> Option<StatusPageText> {
-            Some(StatusPageText { html: "page".to_owned(), policy: "default-src 'none'".to_owned() })
+            Some(StatusPageText { html: "page".to_owned(), nonce: "0123".to_owned() })
         }
 
         fn event(&self) -> Option<String> {

@@ -46,6 +46,13 @@ fn expectation(
 ) -> Result<Expectation, (Span, ValueError)> {
     let given = item.first();
     let (method, url) = request(given.text());
+    if url.contains(' ') {
+        let what = format!("`{}` has a space", url.escape_debug());
+        return Err((
+            given.at,
+            ValueError::new(what, "write a method and a URL, as in \"GET /path\"; a space in it is %20"),
+        ));
+    }
     let url = match (url.starts_with('/'), site) {
         (false, _) => RequestUrl::parse(url),
         (true, Some(site)) => url_of_site(site, url, Switch::from(builder.has_tls)),
