@@ -164,7 +164,7 @@ def check_recorder(example):
     expect("the server:", all(flaky in str(request["upstream"]) for request in failures.values()), failures)
     slow = wait_for("a slow request is recorded", lambda: example.last("--slower", "600ms", "--client", "203.0.113.5"))[0]
     expect("its phases:", slow["phases_us"]["application"] >= 600_000, slow)
-    observed = {request["client"] for request in example.last("--reason", "dry run")}
+    observed = {request["client"] for request in example.last("--dry-run")}
     expect("clients that rules would refuse:", {"192.0.2.7", "192.0.2.20", "198.51.100.3"} <= observed, observed)
 
 

@@ -6,7 +6,7 @@
 Chromium and Node.js must be installed; axe-core and puppeteer-core are installed from their registry into target/.
 Fails if axe has a serious finding, if a page is wider than the screen, if the browser reports an error or requests anything
 but the page and its events, or if the numbers do not change within 3 s. Also checks the page without JavaScript, the button
-that pauses it, and what it reports when the server stops.
+that pauses it, and what it reports at a reload and when the server hangs or stops.
 """
 
 import fcntl
@@ -121,7 +121,31 @@ await page.keyboard.press('Tab');
 if (!await page.evaluate(() => document.activeElement.matches('.scroll'))) report('keys do not reach the tables');
 await page.click('#pause');
 if (!await changes(page, await shown(page))) report('the page does not go on');
+const becomes = (words, what) => page.waitForFunction(
+    words => document.getElementById('state').textContent === words, {timeout: 20000}, words).catch(() => report(what));
 if (server) {
+    // A reload ends the stream of events. The page opens another one and reports nothing.
+    await page.evaluate(() => {
+        const state = document.getElementById('state');
+        window.reports = [];
+        new MutationObserver(() => window.reports.push(state.textContent)).observe(state, {childList: true});
+    });
+    const before = await shown(page);
+    process.kill(Number(server), 'SIGHUP');
+    const isReloaded = () => document.querySelectorAll('dd')[15].textContent === '2';
+    await page.waitForFunction(isReloaded, {timeout: 20000}).catch(() => report('the page does not go on after a reload'));
+    if (!await changes(page, before)) report('the numbers do not change after a reload');
+    const reports = await page.evaluate(() => window.reports);
+    if (reports.length > 0) report('a report at a reload', ...reports);
+
+    // A serving process that stands still for a while.
+    const children = fs.readFileSync(`/proc/${server}/task/${server}/children`, 'utf8').trim().split(' ').map(Number);
+    children.forEach(child => process.kill(child, 'SIGSTOP'));
+    await becomes('The connection to the server is lost. The page tries again.', 'a server that hangs is not reported');
+    children.forEach(child => process.kill(child, 'SIGCONT'));
+    await becomes('The connection is back.', 'a connection that is back is not reported');
+    await becomes('', 'the report of a connection that is back stays');
+
     // The browser reports a connection that is refused.
     page.removeAllListeners('console');
     process.kill(Number(server), 'SIGTERM');

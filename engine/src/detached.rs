@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::net::runtime;
 use crate::peer::TlsInfo;
-use crate::service::{Request, RequestInner, Timestamp};
+use crate::service::{Request, RequestInner, Response, Timestamp};
 use selvedge_proto::limits::MessageLimits;
 use selvedge_proto::{HeadBuilder, Reject, RequestLine};
 use std::future::Future;
@@ -43,6 +43,11 @@ impl DetachedRequest<'_> {
         (inner.peer, inner.tls) = (self.peer, self.tls);
         Ok(Request { inner })
     }
+}
+
+/// Returns the response to a head that [`DetachedRequest::build`] refuses, in the form that the values of its Accept prefer.
+pub fn refuse<'a>(reject: Reject, accept: impl IntoIterator<Item = &'a [u8]>) -> Response {
+    Response::to_refused_head(reject.status(), reject.message(), accept)
 }
 
 /// Runs a future to its end on this thread, in a runtime as a worker has. What the future has started is dropped then;

@@ -41,6 +41,7 @@ pub use net::stopping::{Stopping, stopping};
 pub use net::stream_listener::StreamListener;
 #[doc(hidden)]
 pub use net::sys::shared_memory::SharedMemory;
+pub use net::worker::Eviction;
 pub use proxy_headers::ProxyHeaders;
 pub use replace_app::{AppHandle, AppVersion, PlainHttp2};
 pub use selvedge_proto as proto;

@@ -11,7 +11,7 @@ use crate::net::held_connections::HeldConnections;
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::stop_state::StopState;
 use crate::net::stream_listener::{StreamContext, StreamListener, StreamSource};
-use crate::net::worker::{Worker, WorkerCommand, WorkerPool};
+use crate::net::worker::{Eviction, Worker, WorkerCommand, WorkerPool};
 use crate::net::{panic, runtime, stopping};
 use crate::proxy_headers::ProxyHeaders;
 use crate::replace_app::{AppConfig, AppHandle, AppVersion, PlainHttp2, ReplaceApp, WorkerApps};
@@ -56,6 +56,7 @@ pub struct Server<O = NoObserver> {
     config: AppConfig,
     options: ServiceOptions,
     backend: BackendChoice,
+    eviction: Eviction,
     observer: O,
 }
 
@@ -143,6 +144,7 @@ impl Server {
             config,
             options,
             backend: BackendChoice::Driver(Driver::default()),
+            eviction: Eviction::default(),
             observer: NoObserver,
         }
     }
@@ -184,6 +186,14 @@ impl<O: Observer + Clone + Send> Server<O> {
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
+        self
+    }
+
+    /// Sets which connections are closed for new ones when [`Limits::connections_max`] is reached. Default
+    /// [`Eviction::Idle`].
+    #[must_use]
+    pub fn eviction(mut self, eviction: Eviction) -> Self {
+        self.eviction = eviction;
         self
     }
 
@@ -280,8 +290,8 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// Sets the observer of requests and events. Each worker has a clone.
     #[must_use]
     pub fn observe<P: Observer + Clone + Send>(self, observer: P) -> Server<P> {
-        let Self { addresses, listeners, streams, workers, config, options, backend, .. } = self;
-        Server { addresses, listeners, streams, workers, config, options, backend, observer }
+        let Self { addresses, listeners, streams, workers, config, options, backend, eviction, .. } = self;
+        Server { addresses, listeners, streams, workers, config, options, backend, eviction, observer }
     }
 
     /// Returns the TCP addresses of the listeners, and those that a [`StreamListener`] returns.
@@ -354,6 +364,7 @@ impl<O: Observer + Clone + Send> Server<O> {
                 inboxes,
                 accepting: AtomicUsize::new(workers),
                 held_at_stop: HeldConnections::default(),
+                eviction: self.eviction,
                 has_reported_uring_unavailable: AtomicBool::new(false),
             }),
         };

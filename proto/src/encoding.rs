@@ -45,7 +45,7 @@ impl Coding {
 }
 
 /// A quality value (`q`) in thousandths.
-type Quality = u16;
+pub type Quality = u16;
 
 /// The quality that a client gives to each coding and to identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +115,8 @@ fn parse_member(member: &[u8]) -> (&[u8], Quality) {
     (trim(&member[..mark]), quality)
 }
 
-/// Parses `0[.ddd]` or `1[.000]`.
-fn parse_quality(value: &[u8]) -> Option<Quality> {
+/// Parses a quality value (RFC 9110 §12.4.2): `0[.ddd]` or `1[.000]`. Returns `None` for another text.
+pub fn parse_quality(value: &[u8]) -> Option<Quality> {
     let (&whole, rest) = value.split_first()?;
     let decimals = match rest {
         [] => &[][..],

@@ -10,9 +10,11 @@ use crate::config_path;
 use crate::explanation::Explainable;
 use crate::memory_budget::MemoryBudget;
 use crate::preflight::{CheckScope, Disk};
-use crate::process::{ControlCommand, ControlReply, Sandbox, UnreadableFiles};
+use crate::process::{ControlCommand, Sandbox, UnreadableFiles};
 use crate::snapshot::Refusal;
-use crate::{certificate_warnings, config_diff, expectations, log, preflight, process, reload, root_warnings};
+use crate::{
+    certificate_warnings, config_diff, control_client, expectations, log, preflight, process, reload, root_warnings,
+};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,7 +45,7 @@ pub(crate) fn check(options: &CheckArgs) -> ExitCode {
         warnings.push(Problem::with_suggestion(Span::default(), message, suggestion));
     }
     if options.diff {
-        return match running_differences(&configuration) {
+        return match running_differences(options, &configuration) {
             Ok(text) => exit_code(print(&text)),
             Err(problem) => print_refusal(&Refusal::Plain(problem)),
         };
@@ -81,12 +83,9 @@ fn unreadable_warning(configuration: &Configuration) -> Option<Problem> {
 }
 
 /// Returns how a configuration differs from that of the running server, in words.
-fn running_differences(configuration: &Configuration) -> Result<String, String> {
+fn running_differences(options: &CheckArgs, configuration: &Configuration) -> Result<String, String> {
     let settings = &configuration.settings;
-    let text = match process::call(&settings.process.control, ControlCommand::Settings)? {
-        ControlReply::Done(text) => text,
-        ControlReply::Refused(why) => return Err(format!("the server does not return its settings: {why}")),
-    };
+    let text = control_client::reply(&options.config, options.control.as_deref(), ControlCommand::Settings)?;
     let running = config::read(Path::new(RUNNING), &RunningSettings(text));
     let running =
         running.map_err(|problems| format!("the settings of the server cannot be read:\n{problems}"))?.settings;
@@ -144,9 +143,6 @@ fn in_colours(problems: &Problems) -> String {
 /// Reads and compiles a configuration, and tries its expectations.
 fn read_as_expected(file: &Path) -> Result<(Configuration, Compiled), Refusal> {
     let (mut configuration, compiled) = read(file)?;
-    if configuration.settings.expectations.is_empty() {
-        return Ok((configuration, compiled));
-    }
     match expectations::problems(&configuration, &Explainable::of_file(&configuration, &compiled)) {
         problems if problems.is_empty() => Ok((configuration, compiled)),
         problems => Err(Refusal::of(problems, &mut configuration)),

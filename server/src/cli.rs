@@ -199,9 +199,13 @@ pub(crate) struct CheckArgs {
     #[arg(long, conflicts_with = "effective")]
     pub(crate) json: bool,
 
-    /// Print how the configuration differs from that of the running server, whose control socket it names
+    /// Print how the configuration differs from that of the running server
     #[arg(long, conflicts_with_all = ["effective", "json"])]
     pub(crate) diff: bool,
+
+    /// Control socket of the running server [default: the setting `control`]
+    #[arg(long, value_name = "PATH", requires = "diff")]
+    pub(crate) control: Option<PathBuf>,
 }
 
 /// Runs the request through the code that serves, and prints each step that decides its response, with the file and line of
@@ -343,6 +347,10 @@ pub(crate) struct LastArgs {
     /// Only with this text in the reason of the error log
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+
+    /// Only those that a rule in dry-run mode would have refused
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 
     /// Print JSON, one request on a line
     #[arg(long)]

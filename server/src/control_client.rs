@@ -8,7 +8,7 @@ use crate::last_requests;
 use crate::log::print_line;
 use crate::preflight::Disk;
 use crate::process::{ControlCommand, ControlReply, StatusFormat, call, stop};
-use crate::recorder::{LastQuery, read_dump};
+use crate::recorder::{LastQuery, StatusRange, read_dump};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -77,7 +77,7 @@ pub(crate) fn reply(config: &ConfigArgs, control: Option<&Path>, command: Contro
 
 /// Prints the last requests of a running server, or of a dump.
 pub(crate) fn last(options: &LastArgs) -> ExitCode {
-    let LastArgs { control, dump, count, status, slower, client, site, route, reason, json } = options;
+    let LastArgs { control, dump, count, status, slower, client, site, route, reason, dry_run, json } = options;
     let query = LastQuery {
         json: *json,
         count_max: (*count).into(),
@@ -87,8 +87,12 @@ pub(crate) fn last(options: &LastArgs) -> ExitCode {
         site: site.clone(),
         route: route.clone(),
         reason: reason.clone(),
+        dry_run: *dry_run,
         ..LastQuery::default()
     };
+    if let Some(text) = mistaken_status(&control.config) {
+        return refuse(&text);
+    }
     let Some(dump) = dump else { return run(control, ControlCommand::Last(query)) };
     match read_dump(dump) {
         Ok(memory) => {
@@ -98,6 +102,13 @@ pub(crate) fn last(options: &LastArgs) -> ExitCode {
         }
         Err(error) => refuse(&format!("cannot read {}: {error}", dump.display())),
     }
+}
+
+/// Returns what to write in place of a status that stands where a configuration is expected.
+fn mistaken_status(config: &ConfigArgs) -> Option<String> {
+    let file = config.file.as_deref().filter(|file| !file.exists())?;
+    let text = file.to_str().filter(|text| text.parse::<StatusRange>().is_ok())?;
+    Some(format!("{text} is taken for a configuration, and is no file; `--status {text}` selects by status"))
 }
 
 /// Returns the status of a running server as JSON.

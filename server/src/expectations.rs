@@ -1,9 +1,28 @@
 //! Tries the expectations of a configuration.
 
-use crate::config::model::{Expectation, Switch};
+use crate::compile::{self, CarriedState};
+use crate::config::model::{Expectation, Switch, quote};
 use crate::config::{Configuration, MachineRequirementKind, Problem, Span};
 use crate::explanation::{Arrival, ExplainRequest, Explainable, ExplainedResponse, Explanation, explain};
+use crate::preflight::Disk;
 use std::path::Path;
+
+/// Most expectations that are reported. Further ones are not tried then.
+const PROBLEMS_MAX: usize = 100;
+/// Most problems that have the explanation of their request.
+const EXPLAINED_MAX: usize = 10;
+
+/// Returns the problems of [`problems`] for a server that starts now, whatever the clients of a running one have done: they
+/// must not decide whether it takes a configuration.
+pub(crate) fn problems_at_start(configuration: &Configuration) -> Vec<Problem> {
+    if configuration.settings.expectations.is_empty() {
+        return Vec::new();
+    }
+    match compile::compile(configuration, &CarriedState::of_command(), &Disk) {
+        Ok(compiled) => problems(configuration, &Explainable::of_file(configuration, &compiled)),
+        Err(problems) => problems,
+    }
+}
 
 /// Returns a problem for each expectation that the response to its request does not meet.
 pub(crate) fn problems(configuration: &Configuration, of: &Explainable) -> Vec<Problem> {
@@ -25,7 +44,12 @@ pub(crate) fn problems(configuration: &Configuration, of: &Explainable) -> Vec<P
         let message = format!("{} {}: {differences}", request.method, request.url);
         Some(Problem::with_suggestion(at, message, String::new()).with_details(details))
     };
-    configuration.settings.expectations.iter().zip(places).filter_map(problem).collect()
+    let unmet = configuration.settings.expectations.iter().zip(places).filter_map(problem).take(PROBLEMS_MAX);
+    let explained = |(number, problem): (usize, Problem)| match number {
+        ..EXPLAINED_MAX => problem,
+        _ => problem.with_details(Vec::new()),
+    };
+    unmet.enumerate().map(explained).collect()
 }
 
 fn request(expectation: &Expectation) -> ExplainRequest {
@@ -50,12 +74,13 @@ fn differences(expectation: &Expectation, explanation: &Explanation) -> Vec<Stri
             return vec![format!("the request gets no response{}", why.unwrap_or_default())];
         }
         _ if expectation.response == Switch::Off => return vec!["the request gets a response".to_owned()],
-        ExplainedResponse::Response { status, fields, .. } => (Some(*status), fields),
+        ExplainedResponse::Response { status, reason, fields } => (Some((*status, *reason)), fields),
         ExplainedResponse::Produced { fields, .. } => (None, fields),
     };
     match (expectation.status, status) {
-        (Some(expected), Some(status)) if expected != status => {
-            differences.push(format!("expected status {expected}, and it is {status}"));
+        (Some(expected), Some((status, reason))) if expected != status => {
+            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            differences.push(format!("expected status {expected}, and it is {status}{reason}"));
         }
         (Some(expected), None) => {
             differences.push(format!("expected status {expected}, and another server or script decides it"));
@@ -70,10 +95,10 @@ fn differences(expectation: &Expectation, explanation: &Explanation) -> Vec<Stri
         let found: Vec<_> = values.by_ref().collect();
         if found.iter().all(|value| *value != expected) {
             let it = match found.first() {
-                Some(value) => format!("it is \"{}\"", value.escape_debug()),
+                Some(value) => format!("it is {}", quote(value)),
                 None => "it is missing".to_owned(),
             };
-            differences.push(format!("expected {name} \"{expected}\", and {it}"));
+            differences.push(format!("expected {name} {}, and {it}", quote(expected)));
         }
     }
     differences
@@ -100,7 +125,7 @@ mod tests {
     }
 
     fn explanation(response: ExplainedResponse) -> Explanation {
-        Explanation { request: String::new(), site: None, route: None, steps: Vec::new(), response }
+        Explanation { request: String::new(), site: None, route: None, route_name: None, steps: Vec::new(), response }
     }
 
     fn response(status: u16, fields: &[(&str, &str)]) -> Explanation {

@@ -4,9 +4,7 @@ use crate::compile::{Compiled, RATE_CLIENTS, client_limits};
 use crate::config::model::{Action, Driver, Listener, Route, Settings, Site, Switch};
 use crate::log::{PENDING_BYTES_MAX, ROUTE_COUNTER_BYTES, queue_bytes_max};
 use crate::recorder::RING_BYTES;
-use crate::site::{
-    CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX, STATUS_PAGES_MAX, STATUS_STREAMS_MAX,
-};
+use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX, STATUS_STREAMS_MAX};
 use crate::traces::QUEUED_BYTES_MAX;
 use selvedge::client::ClientLimits;
 use selvedge::service::OpenFile;
@@ -180,7 +178,8 @@ fn has_listings(settings: &Settings) -> bool {
 fn live_page_term(settings: &Settings) -> Option<MemoryTerm> {
     let mut routes = settings.sites.iter().flat_map(|site| &site.routes);
     let has_page = routes.any(|route| matches!(&route.action, Action::StatusPage { .. }));
-    let count = (STATUS_PAGES_MAX + STATUS_STREAMS_MAX) as u64;
+    // One page is made at a time.
+    let count = STATUS_STREAMS_MAX as u64 + 1;
     has_page.then_some(MemoryTerm { count, name: "live pages and events", bytes_each: LIVE_PAGE_BYTES_MAX })
 }
 

@@ -24,8 +24,9 @@ pub fn run_program() -> ExitCode {
     }
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let command = cli::command_for(&arguments);
-    let parsed = command.try_get_matches_from(arguments).and_then(|matches| cli::Cli::from_arg_matches(&matches));
-    let parsed = parsed.unwrap_or_else(|error| cli::with_tips(error).exit());
+    let parsed = command.try_get_matches_from(&arguments).and_then(|matches| cli::Cli::from_arg_matches(&matches));
+    let words = arguments.iter().skip(1).map(OsString::as_os_str);
+    let parsed = parsed.unwrap_or_else(|error| cli::with_tips(error, words).exit());
     let result = match parsed.command {
         cli::Command::Serve(options) => match options.domains.is_empty() {
             true => serve::serve(&options),

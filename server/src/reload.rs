@@ -292,14 +292,14 @@ impl LiveServer {
         }
         let mut configuration = refuse(problems, configuration)?;
         let next = Snapshot::prepare(&mut configuration, Predecessor::Snapshot(&self.snapshot), &Disk, self.connect)?;
-        let unmet = expectations::problems(&configuration, &Explainable::from(&next));
-        let mut configuration = refuse(unmet, configuration)?;
+        let mut configuration = refuse(expectations::problems_at_start(&configuration), configuration)?;
         let listeners = self.listeners.plan_change(&self.serving_process, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
         next.wait_for_names();
-        let changes = config_diff::between(&self.snapshot.settings, &next.settings);
-        let details = config_diff::details(&self.snapshot.settings, &next.settings);
-        let at_next_start = config_diff::at_next_start(&self.settings_at_start, &next.settings);
+        let before = self.settings_in_force();
+        let changes = config_diff::between(&before, &next.settings);
+        let details = config_diff::details(&before, &next.settings);
+        let at_next_start = config_diff::at_next_start(&before, &next.settings);
         // New listeners are bound, and clients that connect there wait until the next line but one: only the new
         // configuration knows whether a listener has TLS.
         self.snapshot.end_leases(&next);
@@ -346,17 +346,23 @@ impl LiveServer {
 
     /// Requests a new serving process, for these settings if they are known.
     fn replace_process(&self, settings: Option<&Settings>) -> Result<ReloadOutcome, Refusal> {
-        let changes = settings.map(|settings| config_diff::between(&self.snapshot.settings, settings));
+        let before = self.settings_in_force();
+        let changes = settings.map(|settings| config_diff::between(&before, settings));
         match self.serving_process.replace_process() {
             ControlReply::Done(text) => {
                 // If the settings are not known, no route is known to have changed.
                 settings.inspect(|settings| self.snapshot.carried.end_leases_beside(settings));
                 self.stop_listening();
-                let details = settings.map(|settings| config_diff::details(&self.snapshot.settings, settings));
+                let details = settings.map(|settings| config_diff::details(&before, settings));
                 Ok(ReloadOutcome::InNewProcess { text, changes, details: details.unwrap_or_default() })
             }
             ControlReply::Refused(text) => Err(Refusal::Plain(text)),
         }
+    }
+
+    /// Returns the settings in force: those of the configuration, and of the start where a change needs a restart.
+    pub(crate) fn settings_in_force(&self) -> Settings {
+        config_diff::in_force(&self.snapshot.settings, &self.settings_at_start)
     }
 
     /// Returns what requests are explained by, the number of the configuration in force, and its file.
@@ -436,12 +442,15 @@ impl LiveServer {
         self.snapshot.refresh_users();
     }
 
-    /// Logs what has happened to the certificates that the server gets by itself, to the names of upstream servers, and to
-    /// the export of traces.
+    /// Logs what has happened to the certificates that the server gets by itself, to the names of upstream servers, to the
+    /// export of traces, and to the listener of metrics.
     pub(crate) fn log_events(&self) {
         self.snapshot.log_certificate_events();
         self.snapshot.log_name_events();
         self.snapshot.log_span_events();
+        if let Some(text) = self.metrics_endpoint.as_ref().and_then(MetricsEndpoint::eviction_report) {
+            self.snapshot.logs.log(Level::Warn, "MetricsConnectionsEvicted", text);
+        }
     }
 
     /// Returns the state of the certificates that the server gets by itself.

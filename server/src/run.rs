@@ -331,8 +331,8 @@ impl ControlHandler for ServerCommands {
     }
 
     fn settings(&self) -> String {
-        let parts = self.live().as_ref().map(LiveServer::explainable);
-        parts.map_or_else(|| STOPPED.to_owned(), |(explainable, ..)| explainable.settings.to_string())
+        let settings = self.live().as_ref().map(LiveServer::settings_in_force);
+        settings.map_or_else(|| STOPPED.to_owned(), |settings| settings.to_string())
     }
 
     fn stop_listening(&self) {

@@ -362,7 +362,7 @@ impl Snapshot {
             None => observer,
         };
         match self.carried.recorder() {
-            Some(recorder) => observer.with_recorder(recorder, &self.labels),
+            Some(recorder) => observer.with_recorder(recorder, &self.labels, &traces::route_patterns(&self.settings)),
             None => observer,
         }
     }
@@ -390,7 +390,7 @@ impl Snapshot {
     /// Returns the counts of access rules in dry-run mode: site (`None` for the server), rule, and number of requests
     /// that it would have refused.
     pub(crate) fn dry_run_counts(&self) -> Vec<(Option<String>, &'static str, u64)> {
-        let connections = self.carried.connections().and_then(|limiter| limiter.dry_run_count());
+        let connections = self.carried.connections().and_then(|limiter| Some(limiter.dry_run_counter()?.get()));
         let connections = connections.map(|count| (None, "connections-per-client-max", count));
         let of_sites = self.table.dry_run_counts().map(|DryRunCount { site, rule, count }| {
             let name = self.settings.sites[site].names.first().map(ToString::to_string);

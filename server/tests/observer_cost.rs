@@ -94,7 +94,9 @@ fn main() {
     let site = SiteLabels { site: "a.example".to_owned(), routes: vec!["/*".to_owned()] };
     let labels = Arc::new(CounterLabels::new(vec![SiteLabels::default(), site]));
     let observer = LogObserver::new(&logs, &Limits::default()).with_counters(&counters, &labels);
-    let mut clients = [Client::new(serve(ClockOnly)), Client::new(serve(observer.with_recorder(&recorder, &labels)))];
+    let patterns = ["", "", "/*"].map(Box::from);
+    let recording = observer.with_recorder(&recorder, &labels, &patterns);
+    let mut clients = [Client::new(serve(ClockOnly)), Client::new(serve(recording))];
     // In an optimized build, the first rounds fill the ring, and so use its memory.
     for client in &mut clients {
         for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! Accepts connections. Each takes a permit. If none is free, the idlest connection is evicted. If file
-//! descriptors run out, accepting pauses.
+//! Accepts connections. Each takes a permit. If none is free, a connection is evicted, by default the
+//! idlest. If file descriptors run out, accepting pauses.
 
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_YIELD, SWEEP_INTERVAL};
 use crate::net::accepted::{Accepted, ServeAccepted, send_refusal};
@@ -7,7 +7,7 @@ use crate::net::adaptive_backlog::AdaptiveBacklog;
 use crate::net::clock::Tick;
 use crate::net::listen::Endpoint;
 use crate::net::sys;
-use crate::net::worker::{Worker, WorkerEvent};
+use crate::net::worker::{Worker, WorkerEvent, evict};
 use crate::peer::UNIX_PEER;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
@@ -147,12 +147,12 @@ fn has_pending_connection(listener: &AsyncFd<OwnedFd>) -> bool {
     retry_on_intr(|| rustix::event::poll(&mut listeners, Some(&Timespec::default()))) != Ok(0)
 }
 
-/// Waits for a permit when none is free. Evicts the idlest connection, and retries every [`SWEEP_INTERVAL`] until
+/// Waits for a permit when none is free. Evicts a connection, and retries every [`SWEEP_INTERVAL`] until
 /// a permit is free.
 async fn wait_for_permit(worker: &Worker, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     let mut has_reported_full = false;
     for attempt in 0.. {
-        if !worker.connections.evict_idlest() {
+        if !evict(worker) {
             worker.evict_on_another_worker(attempt);
             // The other workers had one interval to evict a connection.
             if attempt > 0 && !has_reported_full {

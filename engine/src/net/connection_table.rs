@@ -337,16 +337,7 @@ impl ConnectionTable {
 
     /// Evicts the connection that has been idle longest. Returns false if none is idle.
     pub(crate) fn evict_idlest(&self) -> bool {
-        let mut table = self.entries.borrow_mut();
-        let all = table.iter_mut().enumerate();
-        let idle =
-            all.filter(|(_, entry)| entry.is_used && entry.deadline == Deadline::KeepAlive && entry.is_interruptible());
-        let Some((id, entry)) = idle.min_by_key(|(_, entry)| entry.due) else { return false };
-        entry.interrupt = Interrupt::Evict;
-        let wake = entry.take_wake(id);
-        drop(table);
-        self.wake_all(wake);
-        true
+        evict_first_due(self, Deadline::KeepAlive)
     }
 
     /// Wakes a connection's task, unless `waker` belongs to that task.
@@ -453,4 +444,22 @@ pub(crate) fn limit_idle(connections: &ConnectionTable, latest: Tick) {
     let mut table = connections.entries.borrow_mut();
     let idle = table.iter_mut().filter(|entry| entry.is_used && entry.deadline == Deadline::KeepAlive);
     idle.for_each(|entry| entry.due = entry.due.min(latest));
+}
+
+/// Evicts the connection that has waited longest for the rest of a request head. Returns false if none waits.
+pub(crate) fn evict_oldest_head(connections: &ConnectionTable) -> bool {
+    evict_first_due(connections, Deadline::RequestHead)
+}
+
+/// Evicts the connection with the next deadline of a kind. Returns false if no connection has such a deadline.
+fn evict_first_due(connections: &ConnectionTable, deadline: Deadline) -> bool {
+    let mut table = connections.entries.borrow_mut();
+    let all = table.iter_mut().enumerate();
+    let waiting = all.filter(|(_, entry)| entry.is_used && entry.deadline == deadline && entry.is_interruptible());
+    let Some((id, entry)) = waiting.min_by_key(|(_, entry)| entry.due) else { return false };
+    entry.interrupt = Interrupt::Evict;
+    let wake = entry.take_wake(id);
+    drop(table);
+    connections.wake_all(wake);
+    true
 }

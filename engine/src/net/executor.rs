@@ -9,7 +9,7 @@ use crate::net::clock::ticks;
 use crate::net::connection_table::DrainScope;
 use crate::net::stop_state::StopState;
 use crate::net::sys;
-use crate::net::worker::{Worker, WorkerCommand, spawn_critical};
+use crate::net::worker::{Worker, WorkerCommand, evict, spawn_critical};
 use crate::net::worker_listeners::WorkerListeners;
 use rustix::thread::CpuSet;
 use std::future::Future;
@@ -128,7 +128,7 @@ async fn drain(worker: &Rc<Worker>, listeners: &WorkerListeners, stop: &mut watc
 fn execute(command: WorkerCommand, worker: &Rc<Worker>, listeners: &Rc<WorkerListeners>, serve: &ServeAccepted) {
     match command {
         WorkerCommand::Serve(accepted, endpoint) => serve(accepted, &endpoint),
-        WorkerCommand::EvictIdlest => drop(worker.connections.evict_idlest()),
+        WorkerCommand::Evict => drop(evict(worker)),
         // A draining worker accepts no connections.
         WorkerCommand::AddListener(..) if worker.is_draining() => {}
         WorkerCommand::AddListener(endpoint, sockets) => listeners.add(&endpoint, sockets),

@@ -177,7 +177,7 @@ async fn permit(permits: &Arc<Semaphore>, pool: &WorkerPool) -> Option<OwnedSema
         if let Ok(permit) = permits.clone().try_acquire_owned() {
             return Some(permit);
         }
-        let _ = worker.send(WorkerCommand::EvictIdlest);
+        let _ = worker.send(WorkerCommand::Evict);
         if let Ok(permit) = timeout(SWEEP_INTERVAL, permits.clone().acquire_owned()).await {
             return permit.ok();
         }

@@ -5,7 +5,9 @@ use crate::mailbox::MailboxSender;
 use crate::net::accepted::{Accepted, ServeAccepted};
 use crate::net::backend::Backend;
 use crate::net::clock::Clock;
-use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline, DrainScope, limit_idle};
+use crate::net::connection_table::{
+    ConnectionId, ConnectionTable, Deadline, DrainScope, evict_oldest_head, limit_idle,
+};
 use crate::net::held_connections::HeldConnections;
 use crate::net::idle_epoll::IdleEpoll;
 use crate::net::listen::{Endpoint, WorkerSockets};
@@ -39,14 +41,25 @@ pub(crate) enum WorkerEvent {
 pub(crate) enum WorkerCommand {
     /// Serves a connection that a worker with more connections accepted.
     Serve(Accepted, Endpoint),
-    /// Evicts the idlest connection: all permits are in use and the sending worker has no idle connection.
-    EvictIdlest,
+    /// Evicts a connection: all permits are in use and the sending worker has none to evict.
+    Evict,
     /// Starts to accept at an endpoint.
     AddListener(Endpoint, WorkerSockets),
     /// Stops accepting at an endpoint. The sender is dropped when that is done.
     RemoveListener(Endpoint, mpsc::Sender<Infallible>),
     /// Calls a function with the connection table.
     Inspect(Box<dyn FnOnce(&ConnectionTable) + Send>),
+}
+
+/// Which connections of a full server are closed for new ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// The one that has been idle longest, between two requests. If none is idle, new connections wait.
+    #[default]
+    Idle,
+    /// If none is idle, the one that has waited longest for the rest of a request head. For a service with few clients,
+    /// whose requests arrive at once: clients that send no request cannot keep others away.
+    IdleOrIncompleteHead,
 }
 
 /// Connection counts of all workers, and the mailboxes of their commands.
@@ -61,6 +74,7 @@ pub(crate) struct WorkerPool {
     /// Workers that have not begun to stop.
     pub(crate) accepting: AtomicUsize,
     pub(crate) held_at_stop: HeldConnections,
+    pub(crate) eviction: Eviction,
     /// A worker has reported that io_uring is not available.
     pub(crate) has_reported_uring_unavailable: AtomicBool,
 }
@@ -75,6 +89,12 @@ impl WorkerPool {
     pub(crate) fn leased_total(&self) -> usize {
         self.leased.iter().map(|leased| leased.load(Ordering::Relaxed)).sum()
     }
+}
+
+/// Evicts a connection of a worker for a new one, by the policy of the server. Returns false if none may be evicted.
+pub(crate) fn evict(worker: &Worker) -> bool {
+    let may_be_incomplete = worker.pool.eviction == Eviction::IdleOrIncompleteHead;
+    worker.connections.evict_idlest() || (may_be_incomplete && evict_oldest_head(&worker.connections))
 }
 
 /// A worker passes new connections on when its count exceeds 1.25 times the mean by more than this.
@@ -144,6 +164,7 @@ impl Worker {
             inboxes: Vec::new(),
             accepting: AtomicUsize::new(1),
             held_at_stop: HeldConnections::default(),
+            eviction: Eviction::default(),
             has_reported_uring_unavailable: AtomicBool::new(false),
         };
         Self::new(0, Arc::new(pool), Box::new(|_| {}), limits)
@@ -187,12 +208,12 @@ impl Worker {
         }
     }
 
-    /// Requests another worker to evict its idlest connection. Each `attempt` selects the next worker.
+    /// Requests another worker to evict a connection. Each `attempt` selects the next worker.
     pub(crate) fn evict_on_another_worker(&self, attempt: usize) {
         let count = self.pool.inboxes.len();
         let other = (self.number + 1 + attempt % count.saturating_sub(1).max(1)) % count.max(1);
         if other != self.number && self.pool.loads[other].load(Ordering::Relaxed) > 0 {
-            let _ = self.pool.inboxes[other].send(WorkerCommand::EvictIdlest);
+            let _ = self.pool.inboxes[other].send(WorkerCommand::Evict);
         }
     }
 

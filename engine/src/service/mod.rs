@@ -28,9 +28,9 @@ pub(crate) use error_hook::ErrorHook;
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub use phase_times::{PhaseTimes, RequestPhase};
 pub use request::{
-    CacheUse, LogRule, Request, Timestamp, authority, cache_use, hold_until_sent, local_address, log_rule,
-    observer_note, received_query, replace_query, route_tag, send_interim, set_cache_use, set_log_rule,
-    set_observer_note, set_route_tag, set_upstream, upstream_of,
+    CacheUse, DryRun, LogRule, Request, Timestamp, authority, cache_use, dry_run, hold_until_sent, local_address,
+    log_rule, observer_note, received_query, replace_query, route_tag, send_interim, set_cache_use, set_dry_run,
+    set_log_rule, set_observer_note, set_route_tag, set_upstream, upstream_of,
 };
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
 pub use request_id::{known_request_id, request_id, set_request_id};

@@ -74,6 +74,7 @@ pub(crate) struct LogInfo {
     pub(crate) site_tag: u32,
     pub(crate) route_tag: u32,
     pub(crate) cache_use: CacheUse,
+    pub(crate) dry_run: DryRun,
     pub(crate) upstream: Option<UpstreamRecord>,
     pub(crate) id: OnceCell<Box<str>>,
     /// What the application keeps for its observer.
@@ -137,6 +138,26 @@ pub fn cache_use(request: &Request) -> CacheUse {
 /// Sets whether the response to a request was in a cache, for the observer.
 pub fn set_cache_use(request: &mut Request, cache_use: CacheUse) {
     request.inner.log_info.cache_use = cache_use;
+}
+
+/// Whether a rule of the application that is only tried out would have refused a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DryRun {
+    /// No such rule would have.
+    #[default]
+    Passed,
+    /// At least one would have.
+    Refused,
+}
+
+/// Returns what rules that are only tried out would have done, if the application has set it.
+pub fn dry_run(request: &Request) -> DryRun {
+    request.inner.log_info.dry_run
+}
+
+/// Sets what rules that are only tried out would have done, for the observer.
+pub fn set_dry_run(request: &mut Request, dry_run: DryRun) {
+    request.inner.log_info.dry_run = dry_run;
 }
 
 /// Returns the number that [`set_route_tag`] has set; 0 by default.

@@ -2,7 +2,7 @@
 
 use crate::response_lease::ResponseLease;
 use crate::service::body::{Body, ContentError};
-use selvedge_proto::accept::PROBLEM_TYPE;
+use selvedge_proto::accept::{PROBLEM_TYPE, prefers_json};
 use selvedge_proto::field::{Fields, InvalidField};
 use selvedge_proto::{Persistence, StatusCode};
 use std::cell::Cell;
@@ -95,6 +95,17 @@ impl Response {
     /// Creates an error of the engine itself, to which the application may give another form.
     pub(crate) fn engine_error(status: StatusCode, text: &'static str) -> Self {
         Self { engine_text: Some(text), ..Self::error_with_text(status, text) }
+    }
+
+    /// Creates the response to a refused head, in the form that the values of its Accept prefer. The log gets the reason
+    /// from the refusal.
+    pub(crate) fn to_refused_head<'a>(
+        status: StatusCode,
+        text: &'static str,
+        accept: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Self {
+        let page = Self::engine_error(status, text).no_log_reason().field("vary", "accept");
+        if prefers_json(accept) { page.into_problem() } else { page }
     }
 
     /// Returns the sentence for the client, if it is an error of the engine.

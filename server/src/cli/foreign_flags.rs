@@ -4,6 +4,7 @@
 use super::command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -170,7 +171,10 @@ const FOREIGN: &[(&[&str], &str)] = &[
         ],
         "`selvedge serve` sends files as they are, and nothing that is made from them",
     ),
-    (&["--health", "--metrics"], "`selvedge run` has a state that `selvedge status` prints, as text or JSON"),
+    (
+        &["--health", "--metrics"],
+        "metrics need a configuration: `metrics \"127.0.0.1:9100\"`; `selvedge status` prints the state of `selvedge run`",
+    ),
     (
         &["--maintenance-mode", "--maintenance-mode-status", "--maintenance-mode-file"],
         "a response to all requests needs a configuration: `route \"/*\" { respond 503; }`",
@@ -185,15 +189,31 @@ const FOREIGN: &[(&[&str], &str)] = &[
     (&["--windows-service"], "selvedge runs on Linux; docs/operations.md has a unit for systemd"),
 ];
 
-/// Adds tips to an error of the command line.
-pub(crate) fn with_tips(mut error: Error) -> Error {
+/// Flags that users of other commands expect, and what does the work here.
+const OF_COMMANDS: &[(&str, &[&str], &str)] = &[
+    ("explain", &["-d", "--data", "--data-raw", "--data-binary"], "a request is explained without content"),
+    ("explain", &["--host"], "the host is that of the URL, or of `-H 'Host: NAME'`"),
+    ("last", &["--limit", "--lines", "--number", "--tail"], "`-n NUMBER` is the number of requests"),
+];
+
+/// Adds tips to an error of the command line with these arguments after the name of the program.
+pub(crate) fn with_tips<'a>(mut error: Error, mut arguments: impl Iterator<Item = &'a OsStr>) -> Error {
+    let name = arguments.next().and_then(OsStr::to_str).filter(|word| command().find_subcommand(word).is_some());
     let invalid = |error: &Error, kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
     };
     let tip = match error.kind() {
         ErrorKind::UnknownArgument => invalid(&error, ContextKind::InvalidArg).and_then(|argument| {
-            tip_for_flag(&argument).or_else(|| tip_for_value(&argument)).or_else(|| tip_for_flag_of_serve(&argument))
+            match name {
+                // A flag without a command is one of `serve` in most cases.
+                None | Some("serve") => tip_for_flag(&argument)
+                    .or_else(|| tip_for_value(&argument))
+                    .or_else(|| tip_for_flag_of_serve(&argument)),
+                Some("proxy") => tip_for_value(&argument),
+                Some("run") => tip_for_flag_of_serve(&argument),
+                Some(name) => tip_for_flag_of(name, &argument),
+            }
         }),
         ErrorKind::InvalidSubcommand => {
             invalid(&error, ContextKind::InvalidSubcommand).and_then(|word| tip_for_word(&word))
@@ -217,6 +237,12 @@ pub(crate) fn with_tips(mut error: Error) -> Error {
 fn tip_for_flag(flag: &str) -> Option<String> {
     let name = flag.split(['=', ' ']).next()?;
     FOREIGN.iter().find(|(flags, _)| flags.contains(&name)).map(|(_, tip)| (*tip).to_owned())
+}
+
+fn tip_for_flag_of(command: &str, flag: &str) -> Option<String> {
+    let name = flag.split(['=', ' ']).next()?;
+    let is_meant = |(of, flags, _): &&(&str, &[&str], &str)| *of == command && flags.contains(&name);
+    OF_COMMANDS.iter().find(is_meant).map(|(_, _, tip)| (*tip).to_owned())
 }
 
 /// Returns a tip for a wrong value that is that of the variable of an option.
@@ -273,7 +299,7 @@ mod tests {
 
     fn refused(arguments: &[&str]) -> String {
         let error = command().try_get_matches_from([&["selvedge"], arguments].concat()).expect_err("they are wrong");
-        with_tips(error).to_string()
+        with_tips(error, arguments.iter().map(OsStr::new)).to_string()
     }
 
     #[test]
@@ -292,6 +318,23 @@ mod tests {
         assert!(refused(&["."]).contains("tip: `selvedge serve .`"));
         assert!(refused(&["site.kdl"]).contains("tip: `selvedge run site.kdl`"));
         assert!(!refused(&["run.kdl"]).contains("similar"), "one tip is enough");
+    }
+
+    #[test]
+    fn a_command_has_no_tips_of_another() {
+        let url = "http://a.example/";
+        for (arguments, expected) in [
+            (&["explain", url, "-d", "x"][..], "tip: a request is explained without content"),
+            (&["explain", url, "--host", "b"], "tip: the host is that of the URL, or of `-H 'Host: NAME'`"),
+            (&["last", "--limit", "5"], "tip: `-n NUMBER` is the number of requests"),
+        ] {
+            let text = refused(arguments);
+            assert!(text.contains(expected) && !text.contains("similar"), "{arguments:?}: {text}");
+        }
+        for arguments in [&["explain", url, "--browse"][..], &["last", "--root", "."], &["check", "-p", "80"]] {
+            let text = refused(arguments);
+            assert!(!text.contains("serve") && !text.contains("--listing"), "{arguments:?}: {text}");
+        }
     }
 
     #[test]

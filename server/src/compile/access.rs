@@ -26,27 +26,44 @@ impl Compiler<'_> {
             Some((same, limiter)) if *same == text => limiter.clone(),
             _ => {
                 let most = u32::try_from(limit.connections_max).unwrap_or(u32::MAX);
-                ConnectionLimiter::new(most, exempt.clone(), mode(limit.enforcement))
+                let denials = self.denial_counter(None, "connections-per-client-max");
+                ConnectionLimiter::new(most, exempt.clone(), mode(limit.enforcement), denials)
             }
         };
         self.carried.connections = Some((text, limiter));
     }
 
-    /// Compiles the access rules of a site or route. `of` identifies it, and `places` are positions for problems.
+    /// Returns the counter of a kind of rules in dry-run mode of a site, or of the server. The next configurations continue
+    /// with it, whatever else changes.
+    pub(super) fn denial_counter(&mut self, site: Option<usize>, rule: &'static str) -> DenialCounter {
+        let name = site.map(|site| self.settings().sites[site].names[0].to_string());
+        let key = (name, rule);
+        let known = self.carried.denials.get(&key).or_else(|| self.earlier.denials.get(&key)).cloned();
+        let counter = known.unwrap_or_default();
+        self.carried.denials.insert(key, counter.clone());
+        counter
+    }
+
+    /// Compiles the access rules of a site, by its number, or of a route of it. `of` identifies it, and `places` are positions
+    /// for problems.
     pub(super) fn access_rules(
         &mut self,
         settings: &AccessSettings,
-        of: &str,
+        (site, of): (usize, &str),
         places: &[MachineRequirementKind],
     ) -> AccessRules {
         AccessRules {
-            ip_access: settings.ip_access.as_ref().map(ip_filter),
-            rate_limit: settings.rate_limit.as_ref().and_then(|limit| self.rate_limiter(limit, of, places)),
+            ip_access: settings.ip_access.as_ref().map(|rules| {
+                let denials = self.denial_counter(Some(site), "ip-access");
+                ip_filter(rules, denials)
+            }),
+            rate_limit: settings.rate_limit.as_ref().and_then(|limit| self.rate_limiter(limit, (site, of), places)),
             requests_at_once: settings.requests_at_once.as_ref().map(|limit| {
                 let most = u32::try_from(limit.connections_max).unwrap_or(u32::MAX);
-                ConnectionLimiter::new(most, Vec::new(), mode(limit.enforcement))
+                let denials = self.denial_counter(Some(site), "requests-at-once-max");
+                ConnectionLimiter::new(most, Vec::new(), mode(limit.enforcement), denials)
             }),
-            basic_auth: settings.basic_auth.as_ref().and_then(|auth| self.basic_authenticator(auth, places)),
+            basic_auth: settings.basic_auth.as_ref().and_then(|auth| self.basic_authenticator(auth, site, places)),
             satisfy: match settings.satisfy {
                 model::Satisfy::All => Satisfy::All,
                 model::Satisfy::Any => Satisfy::Any,
@@ -58,11 +75,10 @@ impl Compiler<'_> {
     pub(super) fn route_access_rules(
         &mut self,
         settings: &AccessSettings,
-        site: (&AccessSettings, &AccessRules),
+        (number, site_settings, site_rules): (usize, &AccessSettings, &AccessRules),
         of: &str,
         places: &[MachineRequirementKind],
     ) -> AccessRules {
-        let (site_settings, site_rules) = site;
         let own = AccessSettings {
             ip_access: settings.ip_access.clone().filter(|own| site_settings.ip_access.as_ref() != Some(own)),
             rate_limit: settings.rate_limit.clone().filter(|own| site_settings.rate_limit.as_ref() != Some(own)),
@@ -73,7 +89,7 @@ impl Compiler<'_> {
             basic_auth: settings.basic_auth.clone().filter(|own| site_settings.basic_auth.as_ref() != Some(own)),
             satisfy: settings.satisfy,
         };
-        let own = self.access_rules(&own, of, places);
+        let own = self.access_rules(&own, (number, of), places);
         AccessRules {
             ip_access: own.ip_access.or_else(|| site_rules.ip_access.clone()),
             rate_limit: own.rate_limit.or_else(|| site_rules.rate_limit.clone()),
@@ -86,10 +102,11 @@ impl Compiler<'_> {
     fn rate_limiter(
         &mut self,
         limit: &model::RateLimit,
-        of: &str,
+        (site, of): (usize, &str),
         places: &[MachineRequirementKind],
     ) -> Option<Arc<RateLimiter>> {
         let text = format!("{of} {limit:?}");
+        let denials = self.denial_counter(Some(site), "rate-limit");
         if let Some(limiter) = self.carried.rates.get(&text).or_else(|| self.earlier.rates.get(&text)).cloned() {
             self.carried.rates.insert(text, limiter.clone());
             return Some(limiter);
@@ -98,7 +115,7 @@ impl Compiler<'_> {
         let rate = Rate { requests: number(limit.requests), period: limit.per, burst: number(limit.burst) };
         match RateLimiter::new(rate, RATE_CLIENTS, mode(limit.enforcement)) {
             Ok(limiter) => {
-                let limiter = Arc::new(limiter);
+                let limiter = Arc::new(limiter.counted_by(denials));
                 self.carried.rates.insert(text, limiter.clone());
                 Some(limiter)
             }
@@ -112,11 +129,12 @@ impl Compiler<'_> {
     fn basic_authenticator(
         &mut self,
         auth: &model::BasicAuth,
+        site: usize,
         places: &[MachineRequirementKind],
     ) -> Option<Arc<BasicAuthenticator>> {
         let users = Arc::new(self.users(auth, places)?);
         self.carried.users.push(users.clone());
-        let guesses = self.guess_limiter(auth, places)?;
+        let guesses = self.guess_limiter(auth, site, places)?;
         match BasicAuthenticator::new(&auth.realm, users, guesses, RuleMode::Enforce) {
             Ok(authenticator) => Some(Arc::new(authenticator)),
             Err(error) => {
@@ -130,15 +148,17 @@ impl Compiler<'_> {
     fn guess_limiter(
         &mut self,
         auth: &model::BasicAuth,
+        site: usize,
         places: &[MachineRequirementKind],
     ) -> Option<Arc<GuessLimiter>> {
+        let denials = self.denial_counter(Some(site), "basic-auth");
         let model::BasicAuth { realm, file, wrong_max, wrong_time, enforcement, .. } = auth;
         let text = format!("{realm} {file:?} {wrong_max} {wrong_time:?} {enforcement:?}");
         let known = self.carried.guesses.get(&text).or_else(|| self.earlier.guesses.get(&text)).cloned();
         let limiter = match known {
             Some(limiter) => limiter,
             None => match GuessLimiter::new(*wrong_max, *wrong_time, mode(*enforcement)) {
-                Ok(limiter) => Arc::new(limiter),
+                Ok(limiter) => Arc::new(limiter.counted_by(denials)),
                 Err(error) => {
                     self.problem(places, error);
                     return None;
@@ -189,7 +209,7 @@ impl Compiler<'_> {
     }
 }
 
-fn ip_filter(rules: &model::IpAccess) -> Arc<IpFilter> {
+fn ip_filter(rules: &model::IpAccess, denials: DenialCounter) -> Arc<IpFilter> {
     let permission = |access| match access {
         ConfiguredAccess::Allow => Permission::Allow,
         ConfiguredAccess::Deny => Permission::Deny,
@@ -199,7 +219,7 @@ fn ip_filter(rules: &model::IpAccess) -> Arc<IpFilter> {
         default_permission: permission(rules.default_access),
         status: StatusCode::new(rules.status).expect("the parser checked the range"),
         mode: mode(rules.enforcement),
-        denials: DenialCounter::default(),
+        denials,
     })
 }
 

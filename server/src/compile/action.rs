@@ -11,7 +11,6 @@ use crate::site::{
     Precompressed, Redirect, Suffix, TrailingSlash, TryFile,
 };
 use crate::syntax::TryPath;
-use std::sync::Arc;
 
 impl Compiler<'_> {
     pub(super) fn action(&mut self, at: RouteIndex, action: &model::Action) -> Option<Action> {
@@ -29,7 +28,7 @@ impl Compiler<'_> {
                 let deny = self.checked(at, DenyResponse::new(*status))?;
                 match enforcement {
                     Enforcement::Enforce => Action::Deny(deny),
-                    Enforcement::DryRun => Action::DryRunDeny(Arc::default()),
+                    Enforcement::DryRun => Action::DryRunDeny(self.denial_counter(Some(at.site), "deny")),
                 }
             }
             #[cfg(feature = "program")]

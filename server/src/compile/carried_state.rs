@@ -15,7 +15,9 @@ use crate::process::{CookieSecret, StartCgiPrograms};
 use crate::recorder::Recorder;
 #[cfg(feature = "program")]
 use crate::resolver::Resolver;
-use crate::site::{ConnectionLimiter, GuessLimiter, LiveUsers, MetricsSlot, PasswordCache, RateLimiter, Root};
+use crate::site::{
+    ConnectionLimiter, DenialCounter, GuessLimiter, LiveUsers, MetricsSlot, PasswordCache, RateLimiter, Root,
+};
 #[cfg(feature = "program")]
 use crate::site::{GatewayLoad, StatusFeed, StatusPage, Upstream, end_checks};
 #[cfg(feature = "program")]
@@ -32,6 +34,8 @@ use std::sync::Weak;
 /// State that the next configuration continues with, if its settings are unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct CarriedState {
+    /// Counts of rules in dry-run mode, by the first name of the site and the setting.
+    pub(super) denials: HashMap<(Option<String>, &'static str), DenialCounter>,
     /// By the text of the setting and its site.
     pub(super) rates: HashMap<String, Arc<RateLimiter>>,
     /// The users of rules, which follow their files.

@@ -25,7 +25,7 @@ impl<'a> Compiler<'a> {
             proxies: super::trusted_proxies(&self.settings().trusted_proxies),
             access: self.access_rules(
                 &site.access,
-                &format!("{:?}", site.names),
+                (number, &format!("{:?}", site.names)),
                 &[MachineRequirementKind::Site(number)],
             ),
             headers: self.site_headers(at, site),
@@ -66,7 +66,7 @@ impl<'a> Compiler<'a> {
         let own_rules = (route.access != site_settings.access).then(|| {
             let of = format!("{:?} {:?} {:?}", site_settings.names, route.patterns, route.when);
             let places = [MachineRequirementKind::Route(at.site, at.route), MachineRequirementKind::Site(at.site)];
-            self.route_access_rules(&route.access, (&site_settings.access, site_rules), &of, &places)
+            self.route_access_rules(&route.access, (at.site, &site_settings.access, site_rules), &of, &places)
         });
         let conditions: Vec<_> = route.when.conditions.iter().map(condition).collect();
         let (headers, file_fields) =
@@ -77,7 +77,9 @@ impl<'a> Compiler<'a> {
         let lease = super::proxy::route_lease(self, at, route);
         #[cfg(not(feature = "program"))]
         let lease = None;
-        let body_dry_run = route.body_limit.dry_run_bytes_max.map(|bytes_max| Arc::new(BodyDryRun::new(bytes_max)));
+        let body_dry_run = route.body_limit.dry_run_bytes_max.map(|bytes_max| {
+            Arc::new(BodyDryRun::new(bytes_max, self.denial_counter(Some(at.site), "body-bytes-max")))
+        });
         // Tag 0 means no route.
         let tag = u32::try_from(at.route + 1).expect("a site has fewer routes");
         let of = |pattern: &Pattern| SiteRoute {

@@ -52,7 +52,13 @@ pub(super) fn upstreams(compiler: &mut Compiler<'_>) {
         let upstream = match known {
             Some(known) => known.upstream.clone(),
             None => match upstream_rules(compiler, (number, settings), files) {
-                Some(rules) => Arc::new(Upstream::new(rules)),
+                Some(rules) => {
+                    let upstream = Upstream::new(rules);
+                    Arc::new(match compiler.earlier.upstreams.get(&settings.name) {
+                        Some(earlier) => upstream.counting_on(&earlier.upstream),
+                        None => upstream,
+                    })
+                }
                 None => continue,
             },
         };

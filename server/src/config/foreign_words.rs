@@ -92,6 +92,20 @@ const SUGGESTIONS: &[(&str, &str)] = &[
     ("errorlog", "write `log { error FILE; }`"),
     ("log_format", "write `log { access FILE format=FORMAT; }`"),
     ("logformat", "write `log { access FILE format=FORMAT; }`"),
+    ("stub_status", METRICS),
+    ("vhost_traffic_status", METRICS),
+    ("vhost_traffic_status_display", METRICS),
+    ("server_status", METRICS),
+    ("extendedstatus", METRICS),
+    ("prometheus", METRICS),
+    ("stats", METRICS),
+    ("tracing", TRACES),
+    ("opentelemetry", TRACES),
+    ("opentracing", TRACES),
+    ("otel_exporter", TRACES),
+    ("otel_trace", TRACES),
+    ("otel_service_name", "write `traces URL { service NAME; }` at the top"),
+    ("otel_trace_context", "`traceparent` is taken over and passed on with `traces URL` at the top; remove it"),
     ("pid", "write `pid-file PATH`"),
     ("import", "write `include FILE`, or `use NAME` for a `snippet`"),
     ("sendfile", "files are always sent by the kernel; remove it"),
@@ -226,6 +240,12 @@ const IN_ROUTE: &[(&str, &str)] = &[
     ("if", "write `when { ... }`"),
     ("limit_except", "write `when { method \"GET\"; }`"),
     ("internal", "write `deny status=404`"),
+    ("stub_status", METRICS_HERE),
+    ("vhost_traffic_status_display", METRICS_HERE),
+    ("server_status", METRICS_HERE),
+    ("extendedstatus", METRICS_HERE),
+    ("prometheus", METRICS_HERE),
+    ("stats", METRICS_HERE),
     ("abort", "write `deny`"),
     ("error", "write `deny status=410`, or `respond 410 TEXT` for a text of your own"),
     ("status", "write `deny status=410`, or `respond 410 TEXT` for a text of your own"),
@@ -341,6 +361,9 @@ const IN_PROXY: &[(&str, &str)] = &[
     ("websocket", "WebSocket needs no setting; remove it"),
 ];
 
+const METRICS: &str = "write `metrics ADDRESS` at the top, or `metrics` or `status-page` in a route";
+const METRICS_HERE: &str = "write `metrics`, or `status-page` for a browser";
+const TRACES: &str = "write `traces \"http://127.0.0.1:4318/v1/traces\"` at the top";
 const HEALTH: &str = "write `health path=\"/healthz\" every=\"5s\" expect=200`";
 const NESTED: &str = "routes do not nest; write `route PATTERN { ... }` in the site";
 const PROXY: &str = "write `proxy \"http://host:port\"` in a route";
@@ -465,6 +488,15 @@ mod tests {
             assert_eq!(in_block(word, BlockKind::Route), Some("write `proxy \"http://host:port\"`"), "{word}");
             assert_eq!(suggestion(word, BlockKind::Site).unwrap(), PROXY, "{word}");
         }
+        for word in ["stub_status", "server-status", "ExtendedStatus"] {
+            assert_eq!(
+                in_block(word, BlockKind::Route),
+                Some("write `metrics`, or `status-page` for a browser"),
+                "{word}"
+            );
+            assert_eq!(suggestion(word, BlockKind::Site).unwrap(), METRICS, "{word}");
+        }
+        assert_eq!(suggestion("tracing", BlockKind::Site).unwrap(), TRACES);
         assert!(in_block("load-balance", BlockKind::Upstream).unwrap().starts_with("write `balance "));
         assert_eq!(suggestion("error-page", BlockKind::Top), None, "a setting of its own");
     }

@@ -47,6 +47,18 @@ pub(crate) fn at_next_start(before: &Settings, now: &Settings) -> Vec<&'static s
     list.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
 }
 
+/// Returns the settings in force in a server that has read these settings: those of [`at_next_start`] are the ones that it
+/// was started with.
+pub(crate) fn in_force(read: &Settings, at_start: &Settings) -> Settings {
+    let mut settings = read.clone();
+    settings.process = at_start.process.clone();
+    settings.remote_control = at_start.remote_control.clone();
+    settings.metrics = at_start.metrics.clone();
+    settings.limits.connections_max = at_start.limits.connections_max;
+    settings.limits.upstreams = at_start.limits.upstreams.clone();
+    settings
+}
+
 fn listeners(before: &Settings, now: &Settings) -> Vec<String> {
     let places =
         |settings: &Settings| -> Vec<ListenAddress> { settings.listeners.iter().map(ListenAddress::from).collect() };
@@ -160,9 +172,8 @@ mod tests {
             "now listen \"127.0.0.1:80\" http2=#true, before listen \"127.0.0.1:80\"",
             "limits: now fields-max 50, before fields-max 100",
             "upstream u: now balance \"round-robin\", before balance \"least-loaded\"",
-            "site a: now ip-access status=403 { deny \"192.0.2.2/32\" }, before ip-access status=403 { deny \"192.0.2.1/32\" }",
-            "site a: now basic-auth realm=\"restricted\" wrong-max=20 wrong-time=\"10m\", before basic-auth \
-             realm=\"restricted\" wrong-max=20 wrong-time=\"10m\"",
+            "site a: ip-access: now deny \"192.0.2.2/32\", before deny \"192.0.2.1/32\"",
+            "site a: basic-auth: now user \"bob\", before user \"ann\"",
             "site a: route \"/a\": now redirect \"/c\" status=302, before redirect \"/b\" status=301",
             "site a: new: route \"/n\" when { method \"PUT\" }: respond 204 content-type=\"text/plain; charset=utf-8\"",
             "site a: removed: route \"/x\": deny status=403",
@@ -170,5 +181,58 @@ mod tests {
         ];
         assert_eq!(lines, expected);
         assert_eq!(details(&second, &second), [""; 0]);
+    }
+
+    #[test]
+    fn each_setting_of_the_server_has_its_value_before_and_now_and_secrets_are_not_shown() {
+        let text = |server: &str, site: &str| settings(&format!("{server}\nsite \"a\" {{ {site}; }}\n"));
+        let first = text(
+            "workers 2\nmetrics \"127.0.0.1:9000\"\nlog { access \"/var/log/a\"; }\n\
+             traces \"http://c:4318/v1/traces\" { ratio 0.5; header \"Authorization\" \"secret-1\"; }\n\
+             acme { email \"a@b.example\"; external-account \"secret-2\" file=\"/e\"; }",
+            "root \"/srv/a\"; route \"/p/*\" { proxy \"http://u\" { header-up \"A\" \"secret-3\"; }; }; \
+             route \"/f/*\" { files; }",
+        );
+        let second = text(
+            "workers 3\nmetrics \"127.0.0.1:9001\"\nlog { access \"/var/log/b\" { rotate size=\"1MiB\"; }; }\n\
+             traces \"http://d:4318/v1/traces\" { ratio 1.0; header \"Authorization\" \"secret-4\"; }\n\
+             acme { email \"c@b.example\"; external-account \"secret-5\" file=\"/e\"; }\n\
+             trusted-proxies \"10.0.0.0/8\"",
+            "root \"/srv/b\"; route \"/p/*\" { proxy \"http://u\" { header-up \"A\" \"secret-6\"; }; }; \
+             route \"/f/*\" { files { clean-urls #true; }; }; route \"/n\" { ip-access { allow \"10.0.0.0/8\"; }; proxy \"http://u\" { header-up \"A\" \"secret-7\"; }; }",
+        );
+        let lines = details(&first, &second);
+        let expected = [
+            r#"now workers 3, before workers 2"#,
+            r#"new: trusted-proxies "10.0.0.0/8" header="x-forwarded-for""#,
+            r#"now metrics "127.0.0.1:9001", before metrics "127.0.0.1:9000""#,
+            r#"now traces "http://d:4318/v1/traces", before traces "http://c:4318/v1/traces""#,
+            r#"traces "http://d:4318/v1/traces": now ratio 1, before ratio 0.5"#,
+            r#"traces "http://d:4318/v1/traces": changed: header "Authorization", whose value is not shown"#,
+            r#"acme: now email "c@b.example", before email "a@b.example""#,
+            r#"acme: changed: external-account, whose value is not shown"#,
+            r#"log: now access "/var/log/b" format="combined" { rotate size="1MiB" keep=10 compress=#true }, before access "/var/log/a" format="combined""#,
+            r#"site a: now root "/srv/b", before root "/srv/a""#,
+            r#"site a: route "/p/*": proxy "http://u:80": changed: header-up "A", whose value is not shown"#,
+            r#"site a: route "/f/*": files: now clean-urls #true, before clean-urls #false"#,
+        ];
+        assert_eq!(lines[..expected.len()], expected);
+        let new = r#"site a: new: route "/n": ip-access status=403 { allow "10.0.0.0/8" }; proxy "http://u:80" strip-prefix=#false { host "keep"; header-up "A"; "#;
+        assert!(lines[expected.len()..].len() == 1 && lines[expected.len()].starts_with(new), "{lines:#?}");
+    }
+
+    #[test]
+    fn another_order_of_the_settings_in_a_block_is_a_change() {
+        let text =
+            |rules: &str| settings(&format!("site \"a\" {{ ip-access {{ {rules} }}; route \"/*\" {{ deny; }}; }}\n"));
+        let first = text("deny \"192.0.2.0/24\"; allow \"192.0.2.1\"");
+        let second = text("allow \"192.0.2.1\"; deny \"192.0.2.0/24\"");
+        let expected = "site a: ip-access: another order: now allow \"192.0.2.1/32\"; deny \"192.0.2.0/24\"";
+        assert_eq!(details(&first, &second), [expected]);
+        let text = |fields: &str| settings(&format!("site \"a\" {{ {fields}; route \"/*\" {{ deny; }}; }}\n"));
+        let first = text("header \"A\" \"1\"; header-add \"A\" \"2\"");
+        let second = text("header-add \"A\" \"2\"; header \"A\" \"1\"");
+        let expected = "site a: another order: now header-add \"A\" \"2\"; header \"A\" \"1\"";
+        assert_eq!(details(&first, &second), [expected]);
     }
 }

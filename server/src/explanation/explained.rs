@@ -27,6 +27,8 @@ pub(crate) struct Explanation {
     pub(crate) site: Option<String>,
     /// The pattern of the route.
     pub(crate) route: Option<String>,
+    /// Its name in metrics and in the flight recorder.
+    pub(crate) route_name: Option<String>,
     pub(crate) steps: Vec<PlacedStep>,
     pub(crate) response: ExplainedResponse,
 }

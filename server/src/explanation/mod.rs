@@ -16,7 +16,7 @@ use crate::site::{Producer, SiteService, StepVerdict};
 use crate::syntax::RequestUrl;
 use explained::PlacedStep;
 use places::PlacedPart;
-use selvedge::detached::{DetachedRequest, run_to_end};
+use selvedge::detached::{DetachedRequest, refuse, run_to_end};
 use selvedge::proto::RequestLine;
 use selvedge::proto::head::{Scheme, Version};
 use selvedge::service::TlsInfo;
@@ -86,6 +86,7 @@ fn explain_here(of: &Explainable, request: &ExplainRequest) -> Result<Explanatio
         request: format!("{} {url} from {client}", request.method),
         site: None,
         route: None,
+        route_name: None,
         steps: Vec::new(),
         response: ExplainedResponse::NoResponse,
     };
@@ -107,7 +108,7 @@ fn explain_here(of: &Explainable, request: &ExplainRequest) -> Result<Explanatio
     };
     match detached(request, &url, (client, tls)).build(&of.limits) {
         Ok(request) => of.run(request, &mut explanation)?,
-        Err(reject) => explanation.refuse(reject),
+        Err(reject) => explanation.refuse(reject, &request.fields),
     }
     Ok(explanation)
 }
@@ -136,12 +137,14 @@ fn detached<'a>(
 }
 
 impl Explanation {
-    /// Takes a refusal of the head as the response.
-    fn refuse(&mut self, reject: Reject) {
+    /// Takes a refusal of a head with these fields as the response.
+    fn refuse(&mut self, reject: Reject, fields: &[(String, String)]) {
         let status = reject.status().code();
         let text = format!("the head is refused: {}: {status}", reject.message());
         self.steps.push(PlacedStep { stage: "head", verdict: StepVerdict::Denied, text, place: None });
-        self.response = ExplainedResponse::Response { status, reason: Some(reject.message()), fields: Vec::new() };
+        let accept = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
+        let response = refuse(reject, accept.map(|(_, value)| value.as_bytes())).log_reason(reject.message());
+        self.response = explained_response(&response, None);
     }
 }
 
@@ -174,6 +177,7 @@ impl Explainable {
         }
         explanation.site = part.site_name();
         explanation.route = recorder.route().and_then(|route| part.pattern(route));
+        explanation.route_name = recorder.route().and_then(|route| part.route_name(route));
         explanation.response = explained_response(&response, recorder.producer());
         Ok(())
     }

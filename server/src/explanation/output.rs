@@ -2,7 +2,7 @@
 
 use super::explained::{ExplainedResponse, Explanation, PlacedStep};
 use crate::process::StatusFormat;
-use crate::site::Producer;
+use crate::site::{Producer, printable};
 use selvedge::StatusCode;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -28,7 +28,7 @@ impl Explanation {
             }
         };
         lines.push(format!("= {first}"));
-        lines.extend(fields.iter().map(|(name, value)| format!("  {name}: {}", value.escape_debug())));
+        lines.extend(fields.iter().map(|(name, value)| format!("  {name}: {}", printable(value))));
         lines
     }
 
@@ -60,6 +60,7 @@ impl Explanation {
             "source": source,
             "site": self.site,
             "route": self.route,
+            "route_name": self.route_name,
             "steps": self.steps.iter().map(step).collect::<Vec<_>>(),
             "response": response(&self.response),
         })

@@ -1,9 +1,9 @@
 //! Finds the settings that steps follow from.
 
 use super::explained::{Explainable, PlacedStep, StepPlace};
-use crate::config::model::Site;
+use crate::config::model::{Route, Site};
 use crate::config::{PlacedSetting, SettingLine};
-use crate::site::{Step, StepOrigin};
+use crate::site::{Stage, Step, StepOrigin, printable};
 use crate::syntax::Pattern;
 
 /// The settings that change fields, in the order of their effect.
@@ -31,10 +31,25 @@ impl<'a> PlacedPart<'a> {
         self.configured_route(route).map(|(_, pattern)| pattern.to_string())
     }
 
-    /// Adds the place to a step.
+    /// Returns the name of a compiled route in metrics and in the flight recorder.
+    pub(super) fn route_name(&self, route: usize) -> Option<String> {
+        self.model_of(route).map(Route::label)
+    }
+
+    /// Adds the place to a step, and the name to that about a route.
     pub(super) fn placed(&self, step: Step) -> PlacedStep {
         let place = self.find(step.origin, step.route).map(|placed| placed.place().into());
-        PlacedStep { stage: step.stage.name(), verdict: step.verdict, text: step.text, place }
+        let route = step.route.filter(|_| step.stage == Stage::Route).and_then(|route| self.model_of(route));
+        let text = match route.and_then(|route| route.name.as_ref()) {
+            Some(name) => format!("{}, {}", printable(name), step.text),
+            None => step.text,
+        };
+        PlacedStep { stage: step.stage.name(), verdict: step.verdict, text, place }
+    }
+
+    fn model_of(&self, compiled: usize) -> Option<&'a Route> {
+        let (number, _) = self.configured_route(compiled)?;
+        self.site.and_then(|(site, _)| site.routes.get(number))
     }
 
     /// Returns the number of the configured route of a compiled one, which has one of its patterns.

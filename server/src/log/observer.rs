@@ -9,7 +9,7 @@ use super::metrics::{CounterHandle, Counters};
 use super::route_counters::CounterLabels;
 use super::time::WallClock;
 use crate::reasons;
-use crate::recorder::{Recorder, RecorderHandle};
+use crate::recorder::{Recorder, RecorderHandle, RouteNames};
 use crate::traces::{SpanWriter, TraceContext};
 use selvedge::proto::http2::StreamError;
 use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent, TlsInfo, UpstreamRecord, log_rule};
@@ -71,10 +71,18 @@ impl LogObserver {
         self
     }
 
-    /// Returns the observer with a flight recorder. The labels are those of its counters.
+    /// Returns the observer with a flight recorder. The labels are those of its counters, and the first patterns of routes
+    /// are in their order.
     #[must_use]
-    pub(crate) fn with_recorder(mut self, recorder: &Arc<Recorder>, labels: &CounterLabels) -> Self {
-        self.recorder = Some(RecorderHandle::new(recorder, labels.names()));
+    pub(crate) fn with_recorder(
+        mut self,
+        recorder: &Arc<Recorder>,
+        labels: &CounterLabels,
+        patterns: &[Box<str>],
+    ) -> Self {
+        let routes = labels.names().zip(patterns);
+        let names = routes.map(|((site, route), pattern)| RouteNames { site, route, pattern });
+        self.recorder = Some(RecorderHandle::new(recorder, names));
         self
     }
 

@@ -74,6 +74,11 @@ impl Totals {
         self.classes.iter().sum()
     }
 
+    /// Returns the number of panics of the application and the engine.
+    pub(crate) fn panics(&self) -> u64 {
+        self.events.get("Panic").copied().unwrap_or_default()
+    }
+
     /// Adds other sums.
     pub(crate) fn add(&mut self, more: &Self) {
         self.latencies.add(&more.latencies);

@@ -55,8 +55,8 @@ pub(crate) use programs::{StartedRunner, is_program_runner, run_programs};
 pub(crate) use readable::UnreadableFiles;
 pub(crate) use sandbox::{Confinement, Coverage, Sandbox};
 pub(crate) use serving::{
-    ControlHandler, PanicWatch, ServingProcess, StopMode, all_counts, dump_recorder, hand_over_counts,
-    hand_over_recorder, report_configuration,
+    ControlHandler, PanicWatch, ServingProcess, StopMode, all_counts, hand_over_counts, hand_over_recorder,
+    report_configuration,
 };
 pub(crate) use startup::{ListenError, RunMode, StartError, StartedPrograms, exit_message, is_supervised, start};
 pub(crate) use syslog_socket::connect;

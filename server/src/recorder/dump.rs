@@ -1,7 +1,7 @@
 //! Dumps of a recorder: its memory, compressed, in a file that only the owner may read.
 
 use super::layout::words_for;
-use super::reader::rings;
+use super::reader::{rings, rings_of_header};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -65,21 +65,32 @@ fn remove_oldest(folder: &Path) {
 /// # Errors
 /// If the file cannot be read, or is no dump.
 pub(crate) fn read_dump(path: &Path) -> io::Result<Vec<AtomicU64>> {
-    let length_max = (words_for(RINGS_MAX) * 8) as u64;
-    let (mut decoder, mut numbers) = (GzDecoder::new(File::open(path)?).take(length_max), Vec::new());
+    let (mut decoder, mut numbers) = (GzDecoder::new(File::open(path)?), Vec::new());
+    let invalid = || io::Error::new(ErrorKind::InvalidData, "it is not a dump of this version of the flight recorder");
     let mut piece = vec![0; COPY_BYTES];
     loop {
         let count = read_full(&mut decoder, &mut piece)?;
         let whole = piece[..count].chunks_exact(8);
         numbers.extend(whole.map(|bytes| AtomicU64::new(u64::from_ne_bytes(bytes.try_into().expect("of 8 bytes")))));
+        // A small file may stand for many bytes, so their number is that of the header at most.
+        let length = length_of(&numbers).ok_or_else(invalid)?;
+        if numbers.len() > length {
+            return Err(invalid());
+        }
         if count < piece.len() {
             break;
         }
     }
     match rings(&numbers) {
-        0 => Err(io::Error::new(ErrorKind::InvalidData, "it is not a dump of this version of the flight recorder")),
+        0 => Err(invalid()),
         _ => Ok(numbers),
     }
+}
+
+/// Returns how many numbers a dump has by its first ones; `None` if these are of no dump.
+fn length_of(numbers: &[AtomicU64]) -> Option<usize> {
+    let rings = rings_of_header(numbers).filter(|rings| (1..=RINGS_MAX).contains(rings))?;
+    Some(words_for(rings))
 }
 
 /// Fills a buffer, or reads up to the end.

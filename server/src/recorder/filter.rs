@@ -28,6 +28,8 @@ pub(crate) struct LastQuery {
     pub(crate) route: Option<String>,
     /// A part of the reason.
     pub(crate) reason: Option<String>,
+    /// Whether only requests are selected that a rule in dry-run mode would have refused.
+    pub(crate) dry_run: bool,
     /// The number of the worker, and that of the request among those of the worker.
     pub(crate) id: Option<(usize, u64)>,
 }
@@ -54,8 +56,9 @@ impl LastQuery {
         self.status.is_none_or(|status| status.contains(record.status))
             && self.slower.is_none_or(|time| u128::from(record.elapsed_micros) >= time.as_micros())
             && has(&self.site, &record.site)
-            && has(&self.route, &record.route)
+            && self.route.as_ref().is_none_or(|wanted| *wanted == record.route || *wanted == record.pattern)
             && self.reason.as_ref().is_none_or(|part| record.reason.contains(part))
+            && (record.is_dry_run_refused || !self.dry_run)
             && network.is_none_or(|network| network.is_ok_and(|network| network.contains(record.client)))
     }
 }

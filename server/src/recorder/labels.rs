@@ -3,12 +3,15 @@
 //! A text is its length in bytes and then its bytes, eight in a number. Its number is its place, from 1.
 
 use super::layout::{HEADER_LABELS, LABEL_NUMBERS, LABELS};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Longest text in bytes. Longer ones are cut.
 const LABEL_BYTES_MAX: usize = 255;
+/// Between the name of a route and its first pattern. No pattern has it.
+const PATTERN_MARK: char = '\n';
 
 /// The numbers of known texts.
 #[derive(Debug, Default)]
@@ -41,6 +44,16 @@ impl LabelWriter {
         known.insert(text.into(), number);
         number
     }
+}
+
+/// Returns the text of a route: its name, and its first pattern if that is another text.
+pub(super) fn route_label<'n>(name: &'n str, pattern: &str) -> Cow<'n, str> {
+    if name == pattern { Cow::Borrowed(name) } else { Cow::Owned(format!("{name}{PATTERN_MARK}{pattern}")) }
+}
+
+/// Returns the name and the first pattern of a route from its text.
+pub(super) fn name_and_pattern(label: &str) -> (&str, &str) {
+    label.rsplit_once(PATTERN_MARK).unwrap_or((label, label))
 }
 
 /// Returns the text with a number; an empty one if no text has it.

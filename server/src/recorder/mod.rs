@@ -20,7 +20,9 @@ pub(crate) use filter::{LastQuery, StatusRange, request_id};
 pub(crate) use layout::RING_BYTES;
 pub(crate) use reader::{ranks_since, record_of, select};
 pub(crate) use record::{RecordRank, RequestRecord};
-pub(crate) use writer::RecorderHandle;
+#[cfg(test)]
+pub(crate) use tests::{recorder_with, sample_record};
+pub(crate) use writer::{RecorderHandle, RouteNames};
 
 use labels::LabelWriter;
 use layout::{FORMAT, HEADER_FORMAT, HEADER_RINGS, words_for};

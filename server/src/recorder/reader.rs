@@ -36,10 +36,14 @@ pub(crate) fn record_of(memory: &[AtomicU64], (ring, number): (usize, u64)) -> O
 
 /// Returns the number of rings.
 pub(super) fn rings(memory: &[AtomicU64]) -> usize {
+    let is_complete = |rings: &usize| *rings <= memory.len() && words_for(*rings) == memory.len();
+    rings_of_header(memory).filter(is_complete).unwrap_or(0)
+}
+
+/// Returns the number of rings that a header states; `None` if it is not one of this version.
+pub(super) fn rings_of_header(memory: &[AtomicU64]) -> Option<usize> {
     let read = |place: usize| memory.get(place).map_or(0, |number| number.load(Ordering::Acquire));
-    let rings = usize::try_from(read(HEADER_RINGS)).unwrap_or(usize::MAX);
-    let is_known = read(HEADER_FORMAT) == FORMAT && rings <= memory.len();
-    if is_known && words_for(rings) == memory.len() { rings } else { 0 }
+    (read(HEADER_FORMAT) == FORMAT).then(|| usize::try_from(read(HEADER_RINGS)).unwrap_or(usize::MAX))
 }
 
 /// Returns the record of a request; `None` if it is not complete, or was replaced.
@@ -65,7 +69,8 @@ fn newest_first(memory: &[AtomicU64], ring: usize) -> impl Iterator<Item = (u64,
 fn read(memory: &[AtomicU64], ring: usize, number: u64) -> Option<[u64; RECORD_NUMBERS]> {
     let at = record_at(ring, number);
     let place = &memory[at..at + RECORD_NUMBERS];
-    let complete = 2 * number + 2;
+    // A damaged dump may have any number.
+    let complete = number.checked_mul(2)?.checked_add(2)?;
     if place[0].load(Ordering::Acquire) != complete {
         return None;
     }

@@ -1,11 +1,12 @@
 //! A record of a request: 24 numbers.
 
-use super::labels::{from_numbers, text_of, to_number};
+use super::labels::{from_numbers, name_and_pattern, text_of, to_number};
 use super::layout::RECORD_NUMBERS;
 use selvedge::Request;
 use selvedge::proto::head::Version;
+use selvedge::proto::limits::METHOD_BYTES_MAX;
 use selvedge::service::{
-    CacheUse, Exchange, PhaseTimes, RequestPhase, ResponseOutcome, UpstreamFacts, authority, cache_use,
+    CacheUse, DryRun, Exchange, PhaseTimes, RequestPhase, ResponseOutcome, UpstreamFacts, authority, cache_use, dry_run,
 };
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::AtomicU64;
@@ -13,10 +14,15 @@ use std::time::Duration;
 
 /// The first number of the target.
 const TARGET: usize = 15;
-/// Longest target in bytes, with the host before it. Longer ones are cut.
+/// Longest target in bytes, with the host and the rest of a long method before it. Longer ones are cut.
 const TARGET_BYTES_MAX: usize = (RECORD_NUMBERS - TARGET) * 8;
 /// Longest host in bytes that is recorded, so that a part of the path is recorded, too.
 const HOST_BYTES_MAX: usize = 40;
+/// Bytes of a method in a number of its own. The rest of a longer one is before the target.
+const METHOD_BYTES: usize = 8;
+/// The byte behind the rest of a long method. No host begins with it, and no target has it.
+const METHOD_END: u8 = b' ';
+const _: () = assert!(METHOD_BYTES_MAX - METHOD_BYTES + 1 + HOST_BYTES_MAX < TARGET_BYTES_MAX);
 /// The first of the numbers of the phases, two in each.
 const PHASES: usize = 10;
 const _: () = assert!(PHASES + RequestPhase::ALL.len().div_ceil(2) == TARGET);
@@ -27,6 +33,8 @@ const TLS: u64 = 4;
 const CACHED: u64 = 8;
 const TARGET_CUT: u64 = 16;
 const HOST_OMITTED: u64 = 32;
+const METHOD_LONG: u64 = 64;
+const DRY_RUN_REFUSED: u64 = 128;
 /// The version of a refused head.
 const NO_VERSION: u64 = Version::ALL.len() as u64;
 
@@ -57,45 +65,23 @@ impl RecordNumbers {
             IpAddr::V4(client) => client.to_ipv6_mapped(),
             IpAddr::V6(client) => client,
         };
-        let mut flags = 0;
-        if exchange.outcome == ResponseOutcome::Aborted {
-            flags |= ABORTED;
+        let version = exchange.request.map_or(NO_VERSION, |request| request.version() as u64);
+        let RequestTexts { method, host, mut target, mut flags } = RequestTexts::of(exchange, labels.site_name);
+        flags |= flags_of(exchange);
+        let rest_of_method = method.get(METHOD_BYTES..).unwrap_or_default();
+        let joined;
+        let mut is_cut = target.len() > TARGET_BYTES_MAX;
+        if host.is_empty() && rest_of_method.is_empty() {
+            target = &target[..target.len().min(TARGET_BYTES_MAX)];
+        } else {
+            joined = JoinedText::of(rest_of_method, host, target);
+            (target, is_cut) = (&joined.bytes[..joined.length], joined.is_cut);
         }
-        if exchange.reset.is_some() {
-            flags |= RESET;
-        }
-        let (mut version, mut target, mut method) = (NO_VERSION, exchange.request_line, &b""[..]);
-        let mut host = &b""[..];
-        if let Some(request) = exchange.request {
-            version = request.version() as u64;
-            method = request.method_text().as_bytes();
-            target = match request.path_bytes() {
-                b"" => request.target().as_bytes(),
-                path => path,
-            };
-            host = host_before(request, labels.site_name, target);
-            if request.tls().is_some() {
-                flags |= TLS;
-            }
-            if cache_use(request) == CacheUse::Hit {
-                flags |= CACHED;
-            }
-        }
-        if host.len() > HOST_BYTES_MAX {
-            flags |= HOST_OMITTED;
-            host = b"";
-        }
-        if host.len() + target.len() > TARGET_BYTES_MAX {
+        if is_cut {
             flags |= TARGET_CUT;
-            target = &target[..TARGET_BYTES_MAX - host.len()];
         }
-        let mut joined;
-        if !host.is_empty() {
-            joined = [0; TARGET_BYTES_MAX];
-            let length = host.len() + target.len();
-            joined[..host.len()].copy_from_slice(host);
-            joined[host.len()..length].copy_from_slice(target);
-            target = &joined[..length];
+        if !rest_of_method.is_empty() {
+            flags |= METHOD_LONG;
         }
         let (tries, upstream_status) = exchange.upstream.map_or((0, 0), |record| tries_and_status(&record.facts()));
         numbers[1] = u64::try_from(completed.as_micros()).unwrap_or(u64::MAX);
@@ -118,6 +104,88 @@ impl RecordNumbers {
             *number = to_number(piece);
         }
         Self { numbers, used: TARGET + target.len().div_ceil(8) }
+    }
+}
+
+/// The texts of a request, as far as a record has them, and the flags that tell what is left out.
+struct RequestTexts<'r> {
+    method: &'r [u8],
+    /// Empty if it is the first name of the site, or too long.
+    host: &'r [u8],
+    target: &'r [u8],
+    flags: u64,
+}
+
+impl<'r> RequestTexts<'r> {
+    #[inline]
+    fn of(exchange: &Exchange<'r>, site_name: &str) -> Self {
+        let Some(request) = exchange.request else {
+            let target = without_secrets(exchange.request_line);
+            let flags = if target.len() < exchange.request_line.len() { TARGET_CUT } else { 0 };
+            return Self { method: b"", host: b"", target, flags };
+        };
+        let target = match request.path_bytes() {
+            b"" => request.target().as_bytes(),
+            path => path,
+        };
+        let method = request.method_text().as_bytes();
+        match host_before(request, site_name, target) {
+            host if host.len() > HOST_BYTES_MAX => Self { method, host: b"", target, flags: HOST_OMITTED },
+            host => Self { method, host, target, flags: 0 },
+        }
+    }
+}
+
+/// Returns the flags of a response and of its connection.
+#[inline]
+fn flags_of(exchange: &Exchange<'_>) -> u64 {
+    let is_hit = |request| cache_use(request) == CacheUse::Hit;
+    [
+        (exchange.outcome == ResponseOutcome::Aborted, ABORTED),
+        (exchange.reset.is_some(), RESET),
+        (exchange.request.is_some_and(|request| request.tls().is_some()), TLS),
+        (exchange.request.is_some_and(is_hit), CACHED),
+        (exchange.request.is_some_and(|request| dry_run(request) == DryRun::Refused), DRY_RUN_REFUSED),
+    ]
+    .iter()
+    .fold(0, |flags, (is_set, flag)| if *is_set { flags | flag } else { flags })
+}
+
+/// Returns the begin of a request line, up to its query, or to the authority of a target that may name a user.
+fn without_secrets(line: &[u8]) -> &[u8] {
+    const AFTER_SCHEME: &[u8] = b"://";
+    let authority = line.windows(AFTER_SCHEME.len()).position(|part| part == AFTER_SCHEME);
+    match authority.map(|at| at + AFTER_SCHEME.len()) {
+        Some(at) if line[at..].contains(&b'@') => &line[..at],
+        _ => &line[..line.iter().position(|&byte| byte == b'?').unwrap_or(line.len())],
+    }
+}
+
+/// What a record has in place of a target: texts before it, and the part of the target that fits.
+struct JoinedText {
+    bytes: [u8; TARGET_BYTES_MAX],
+    length: usize,
+    is_cut: bool,
+}
+
+impl JoinedText {
+    fn of(rest_of_method: &[u8], host: &[u8], target: &[u8]) -> Self {
+        let mut joined = Self { bytes: [0; TARGET_BYTES_MAX], length: 0, is_cut: false };
+        if !rest_of_method.is_empty() {
+            joined.push(rest_of_method);
+            joined.push(&[METHOD_END]);
+        }
+        joined.push(host);
+        joined.push(target);
+        joined
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        let room = &mut self.bytes[self.length..];
+        let count = part.len().min(room.len());
+        room[..count].copy_from_slice(&part[..count]);
+        self.length += count;
+        self.is_cut |= count < part.len();
     }
 }
 
@@ -195,8 +263,12 @@ pub(crate) struct RequestRecord {
     pub(crate) is_tls: bool,
     /// Whether the response was in the cache of files.
     pub(crate) is_cached: bool,
+    /// Whether a rule in dry-run mode would have refused the request.
+    pub(crate) is_dry_run_refused: bool,
     pub(crate) site: String,
     pub(crate) route: String,
+    /// The first pattern of the route.
+    pub(crate) pattern: String,
     pub(crate) reason: String,
     /// The group and the address of the upstream that was tried last.
     pub(crate) upstream: String,
@@ -224,22 +296,30 @@ impl RequestRecord {
             phases.set(phase, Duration::from_micros(phase_micros(numbers, phase).into()));
         }
         let version = Version::ALL.get((packed >> 16 & 0xff) as usize).copied();
-        let site = text_of(low(places), memory);
-        let text = from_numbers(numbers[TARGET..].iter().copied(), length);
+        let (site, route) = (text_of(low(places), memory), text_of(high(places), memory));
+        let (route, pattern) = name_and_pattern(&route);
+        let mut text = from_numbers(numbers[TARGET..].iter().copied(), length);
+        let method_length = method.to_le_bytes().iter().take_while(|byte| **byte != 0).count();
+        let mut method = from_numbers(std::iter::once(method), method_length);
+        if flags & METHOD_LONG > 0
+            && let Some((rest, after)) = text.split_once(char::from(METHOD_END))
+        {
+            method.push_str(rest);
+            text = after.to_owned();
+        }
         let (host, target) = match text.find('/').filter(|_| version.is_some()) {
             Some(at @ 1..) => (text[..at].to_owned(), text[at..].to_owned()),
             // A wildcard is no host.
             _ if version.is_none() || flags & HOST_OMITTED > 0 || site.starts_with('*') => (String::new(), text),
             _ => (site.clone(), text),
         };
-        let method_length = method.to_le_bytes().iter().take_while(|byte| **byte != 0).count();
         Self {
             id,
             completed_micros: micros,
             client: IpAddr::V6(client).to_canonical(),
             status: packed as u16,
             version,
-            method: from_numbers(std::iter::once(method), method_length),
+            method,
             host,
             target,
             is_target_cut: flags & TARGET_CUT > 0,
@@ -247,8 +327,10 @@ impl RequestRecord {
             is_reset: flags & RESET > 0,
             is_tls: flags & TLS > 0,
             is_cached: flags & CACHED > 0,
+            is_dry_run_refused: flags & DRY_RUN_REFUSED > 0,
             site,
-            route: text_of(high(places), memory),
+            route: route.to_owned(),
+            pattern: pattern.to_owned(),
             reason: text_of(low(texts), memory),
             upstream: text_of(high(texts), memory),
             upstream_status: Some((packed >> 48) as u16).filter(|status| *status > 0),

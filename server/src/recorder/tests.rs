@@ -1,16 +1,20 @@
 //! Rings that are written while they are read, that are full, and that are dumped.
 
-use super::layout::RECORDS;
+use super::layout::{FORMAT, RECORDS, record_at, ring_count};
 use super::{
-    LastQuery, Recorder, RecorderHandle, RequestRecord, ranks_since, read_dump, record_of, select, write_dump,
+    LastQuery, Recorder, RecorderHandle, RequestRecord, RouteNames, ranks_since, read_dump, record_of, select,
+    write_dump,
 };
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use selvedge::detached::DetachedRequest;
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::Version;
-use selvedge::proto::limits::MessageLimits;
+use selvedge::proto::limits::{METHOD_BYTES_MAX, MessageLimits};
 use selvedge::proto::{Persistence, RequestLine, StatusCode};
 use selvedge::service::{Exchange, PhaseTimes, RequestPhase, ResponseOutcome, StreamId};
 use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +55,8 @@ fn record(handle: &RecorderHandle, number: u32) {
 }
 
 fn handle(recorder: &Arc<Recorder>) -> RecorderHandle {
-    RecorderHandle::new(recorder, [("", ""), ("a.example", "/*")].into_iter())
+    let of = |site, route, pattern| RouteNames { site, route, pattern };
+    RecorderHandle::new(recorder, [of("", "", ""), of("a.example", "all", "/*")].into_iter())
 }
 
 /// Asserts that all parts of a record are of one request.
@@ -60,7 +65,7 @@ fn assert_whole(record: &RequestRecord) {
     assert_eq!((record.target.as_str(), record.content_bytes), (&*format!("line {number}"), number.into()));
     assert_eq!((record.elapsed_micros, record.completed_micros), (number, number.into()));
     assert!(RequestPhase::ALL.iter().all(|phase| record.phases.micros(*phase) == number));
-    assert_eq!((record.site.as_str(), record.route.as_str(), record.reason.as_str()), ("a.example", "/*", "why"));
+    assert_eq!((record.site.as_str(), record.route.as_str(), record.reason.as_str()), ("a.example", "all", "why"));
     assert_eq!((record.client.to_string().as_str(), record.status, record.version), ("192.0.2.7", 400, None));
 }
 
@@ -84,6 +89,16 @@ fn a_full_ring_keeps_the_newest_records() {
     thread::scope(|scope| scope.spawn(move || record(&other, 1)).join().unwrap());
     let newest = select(recorder.numbers(), &LastQuery { count_max: 1, ..LastQuery::default() });
     assert_eq!(newest[0].requests, count);
+}
+
+#[test]
+fn a_route_is_found_by_its_name_and_by_its_first_pattern() {
+    let recorder = Arc::new(Recorder::new(1).unwrap());
+    record(&handle(&recorder), 1);
+    for (route, count) in [("all", 1), ("/*", 1), ("", 0), ("a", 0), ("all\n/*", 0)] {
+        let query = LastQuery { route: Some(route.to_owned()), count_max: 9, ..LastQuery::default() };
+        assert_eq!(select(recorder.numbers(), &query).len(), count, "{route:?}");
+    }
 }
 
 #[test]
@@ -136,18 +151,114 @@ fn a_dump_has_the_records_and_a_folder_keeps_four() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+#[test]
+fn a_file_that_is_no_dump_is_not_read_to_its_end() {
+    let path = std::env::temp_dir().join(format!("selvedge-no-dump-{}", std::process::id()));
+    let header = |rings: u64| [FORMAT.to_ne_bytes(), rings.to_ne_bytes()].concat();
+    for begin in [vec![0; 16], header(0), header(1), header(u64::MAX)] {
+        // The end is broken, so a read up to it fails in another way.
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(&begin).unwrap();
+        encoder.write_all(&vec![0; 20 << 20]).unwrap();
+        let mut bytes = encoder.finish().unwrap();
+        bytes.truncate(bytes.len() - 16);
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(read_dump(&path).unwrap_err().kind(), ErrorKind::InvalidData, "{begin:?}");
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn damaged_numbers_are_skipped() {
+    let recorder = Arc::new(Recorder::new(1).unwrap());
+    (1..=3).for_each(|number| record(&handle(&recorder), number));
+    let memory = recorder.numbers();
+    let all = || select(memory, &LastQuery { count_max: usize::MAX, ..LastQuery::default() });
+    assert_eq!(all().len(), 3);
+    for damaged in [u64::MAX, u64::MAX - 1, u64::MAX / 2, 1 << 62] {
+        memory[ring_count(0)].store(damaged, Ordering::Relaxed);
+        assert_eq!(all(), [], "{damaged}");
+        let id = Some((0, damaged - 1));
+        assert_eq!(select(memory, &LastQuery { id, count_max: 1, ..LastQuery::default() }), [], "{damaged}");
+    }
+    // Any content of a record has a text.
+    memory[ring_count(0)].store(3, Ordering::Relaxed);
+    for seed in [1_u64, 0x9e37_79b9_7f4a_7c15, u64::MAX] {
+        for (at, place) in memory[record_at(0, 1) + 1..record_at(0, 2)].iter().enumerate() {
+            place.store(seed.wrapping_mul(at as u64 + 1), Ordering::Relaxed);
+        }
+        assert_eq!(all().len(), 3);
+    }
+}
+
 /// Returns the record of a request for a path of a host, by a site with this first name.
 fn recorded(site: &str, host: &str, path: &str) -> RequestRecord {
-    let line = RequestLine { method: b"GET", target: path.as_bytes(), version: Version::Http11 };
+    recorded_request("GET", site, host, path)
+}
+
+/// Returns a recorder with this number of refused heads.
+pub(crate) fn recorder_with(count: u32) -> Arc<Recorder> {
+    let recorder = Arc::new(Recorder::new(1).unwrap());
+    let handle = handle(&recorder);
+    (1..=count).for_each(|number| record(&handle, number));
+    recorder
+}
+
+/// Returns the record of a request.
+pub(crate) fn sample_record() -> RequestRecord {
+    recorded("a.example", "a.example", "/x")
+}
+
+/// Returns the record of a request with a method.
+fn recorded_request(method: &str, site: &str, host: &str, path: &str) -> RequestRecord {
+    let line = RequestLine { method: method.as_bytes(), target: path.as_bytes(), version: Version::Http11 };
     let fields = vec![(&b"host"[..], host.as_bytes())];
     let request = DetachedRequest { line, fields, peer: ([192, 0, 2, 7], 1).into(), tls: None };
     let request = request.build(&MessageLimits::default()).unwrap();
     let recorder = Arc::new(Recorder::new(1).unwrap());
-    let handle = RecorderHandle::new(&recorder, [(site, "/*")].into_iter());
+    let handle = RecorderHandle::new(&recorder, [RouteNames { site, route: "/*", pattern: "/*" }].into_iter());
     handle.record(&Exchange { request: Some(&request), ..refused(1, "", &Fields::new()) }, 0, Duration::ZERO);
     let of = |id| select(recorder.numbers(), &LastQuery { id: Some(id), count_max: 1, ..LastQuery::default() });
     assert!([(0, 1), (1, 0), (0, u64::MAX)].into_iter().all(|other| of(other).is_empty()));
     of((0, 0)).remove(0)
+}
+
+#[test]
+fn the_line_of_a_refused_head_has_no_query_and_no_password() {
+    let long = format!("GET /{}", "a".repeat(80));
+    for (line, expected, is_cut) in [
+        ("GET /x HTTP/1.1", "GET /x HTTP/1.1", false),
+        ("GET /x?token=secret HTTP/1.1", "GET /x", true),
+        ("GET http://user:secret@a/x HTTP/1.1", "GET http://", true),
+        ("GET http://user:a/b?c@d/x HTTP/1.1", "GET http://", true),
+        ("GET http://a/x HTTP/1.1", "GET http://a/x HTTP/1.1", false),
+        ("GET /@user HTTP/1.1", "GET /@user HTTP/1.1", false),
+        ("", "", false),
+        (&long, &long[..72], true),
+    ] {
+        let recorder = Arc::new(Recorder::new(1).unwrap());
+        handle(&recorder).record(&refused(1, line, &Fields::new()), 1, Duration::ZERO);
+        let record = record_of(recorder.numbers(), (0, 0)).unwrap();
+        assert_eq!((record.target.as_str(), record.is_target_cut), (expected, is_cut), "{line}");
+    }
+}
+
+#[test]
+fn a_method_is_recorded_whole() {
+    let longest = "M".repeat(METHOD_BYTES_MAX);
+    let cut_path = format!("/{}", "b".repeat(71));
+    for (method, host, path, expected, is_cut) in [
+        ("DELETE", "b", "/x", "b /x", false),
+        ("VERSIONS", "b", "/x", "b /x", false),
+        ("PROPPATCH", "a.example", "/x", "a.example /x", false),
+        ("MKCALENDAR", "b", "/x", "b /x", false),
+        (&longest, "b", &cut_path, &format!("b {}", &cut_path[..72 - 25 - 1]), true),
+        (&longest, "a.example", &cut_path, &format!("a.example {}", &cut_path[..72 - 25]), true),
+    ] {
+        let record = recorded_request(method, "a.example", host, path);
+        assert_eq!(record.method, method);
+        assert_eq!((format!("{} {}", record.host, record.target).as_str(), record.is_target_cut), (expected, is_cut));
+    }
 }
 
 #[test]

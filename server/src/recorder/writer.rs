@@ -1,6 +1,7 @@
 //! Writes the records of one worker.
 
 use super::Recorder;
+use super::labels::route_label;
 use super::layout::{RECORD_NUMBERS, record_at, ring_count};
 use super::record::{RecordLabels, RecordNumbers};
 use selvedge::service::{Exchange, UpstreamFacts};
@@ -30,6 +31,17 @@ struct KnownPlace {
     route: u32,
 }
 
+/// The names of a route, for records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RouteNames<'n> {
+    /// The first name of the site; empty for requests of no site.
+    pub(crate) site: &'n str,
+    /// The name of the route; empty for requests of no route.
+    pub(crate) route: &'n str,
+    /// Its first pattern.
+    pub(crate) pattern: &'n str,
+}
+
 /// A server whose text has a number.
 #[derive(Clone, Debug)]
 struct KnownUpstream {
@@ -39,15 +51,16 @@ struct KnownUpstream {
 }
 
 impl RecorderHandle {
-    /// Creates a handle for routes with these names of site and route, in the order of their places.
-    pub(crate) fn new<'n>(recorder: &Arc<Recorder>, names: impl Iterator<Item = (&'n str, &'n str)>) -> Self {
+    /// Creates a handle for routes with these names, in the order of their places.
+    pub(crate) fn new<'n>(recorder: &Arc<Recorder>, names: impl Iterator<Item = RouteNames<'n>>) -> Self {
         let mut site_name: Arc<str> = Arc::from("");
-        let places = names.map(|(site, route)| {
+        let places = names.map(|RouteNames { site, route, pattern }| {
             // The places of a site follow each other.
             if *site_name != *site {
                 site_name = site.into();
             }
-            KnownPlace { site_name: site_name.clone(), site: recorder.label(site), route: recorder.label(route) }
+            let route = recorder.label(&route_label(route, pattern));
+            KnownPlace { site_name: site_name.clone(), site: recorder.label(site), route }
         });
         let places = places.collect();
         Self { recorder: recorder.clone(), places, reasons: RefCell::default(), upstreams: RefCell::default() }

@@ -3,7 +3,7 @@
 use super::LiveServer;
 use crate::log::Totals;
 use crate::metrics::{MetricsData, ProcessFacts};
-use crate::process::{all_counts, dump_recorder, hand_over_counts};
+use crate::process::{all_counts, hand_over_counts};
 use crate::snapshot::certificate_expiry;
 use crate::status::{
     ConfigurationStatus, ConnectionStatus, DryRunCount, LatencyStatus, LogStatus, RequestStatus, SentBytes,
@@ -99,9 +99,7 @@ impl LiveServer {
     pub(crate) fn record_counts(&mut self) {
         let totals = self.totals();
         hand_over_counts(&self.serving_process, &totals);
-        if self.panics.needs_dump(totals.events.get("Panic").copied().unwrap_or_default(), Instant::now()) {
-            dump_recorder(&self.serving_process, format!("a request of process {} panicked", std::process::id()));
-        }
+        self.panics.observe(totals.panics(), &self.serving_process);
         self.rates.record(&totals, Instant::now());
     }
 }

@@ -31,7 +31,8 @@ pub(super) struct Http2Input {
 pub(super) enum ExpectedEnd {
     /// GOAWAY with one of these codes.
     Connection(&'static [ErrorCode]),
-    /// A reset of stream 1, a refusing status, or the end of the connection by an error.
+    /// A reset of stream 1, a refusing status, or the end of the connection by an error. A status that arrives before
+    /// invalid content was sent, such as that of a redirect, does not depend on it.
     Stream,
 }
 
@@ -112,6 +113,9 @@ impl ExpectedEnd {
             }
             (Some(code), _) => AttackOutcome::held(format!("GOAWAY {code}")),
             (None, Self::Stream) => match (stream.status, stream.reset) {
+                (Some(status), _) if stream.has_early_status => {
+                    AttackOutcome::held(format!("status {status} before the content"))
+                }
                 (Some(status), _) if status < 400 => AttackOutcome::failed(format!("status {status}")),
                 (Some(status), _) => AttackOutcome::held(format!("status {status}")),
                 (None, Some(code)) => AttackOutcome::held(format!("RST_STREAM {code}")),

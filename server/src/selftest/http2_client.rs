@@ -49,6 +49,8 @@ pub(super) struct StreamState {
     pub(super) status: Option<u16>,
     pub(super) reset: Option<ErrorCode>,
     pub(super) has_ended: bool,
+    /// The status arrived before the client sent content: the server responds without it.
+    pub(super) has_early_status: bool,
 }
 
 /// A connection.
@@ -112,6 +114,11 @@ impl Http2Client {
 
     /// Appends a frame, which [`Self::flush`] sends.
     pub(super) fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        if kind == DATA
+            && let Some(state) = self.streams.get_mut(&stream)
+        {
+            state.has_early_status = state.status.is_some();
+        }
         let [_, l0, l1, l2] = (payload.len() as u32).to_be_bytes();
         self.out.extend_from_slice(&[l0, l1, l2, kind, flags]);
         self.out.extend_from_slice(&stream.to_be_bytes());
@@ -145,6 +152,16 @@ impl Http2Client {
         let sent = self.connection.send(&self.out);
         self.out.clear();
         sent
+    }
+
+    /// Sends the appended frames, and gives the server a moment to respond to stream 1.
+    pub(super) fn await_early_response(&mut self) {
+        const EARLY_RESPONSE_TIME: Duration = Duration::from_secs(1);
+        self.flush();
+        self.receive_until(Instant::now() + EARLY_RESPONSE_TIME, |client| {
+            let is_decided = |stream: &StreamState| stream.status.is_some() || stream.has_ended;
+            client.is_over() || client.streams.get(&1).is_some_and(is_decided)
+        });
     }
 
     /// Whether the server has ended the connection, or announced its end by an error.

@@ -114,7 +114,7 @@ pub(super) const ATTACKS: &[Http2Attack] = &[
         text: AttackText {
             name: "malformed-heads",
             sends: "pseudo-fields that are missing, repeated or late; fields of HTTP/1.1 only; bytes of line ends",
-            expects: "reset of the stream, or a refusing status",
+            expects: "reset of the stream, or a refusing status; any status before content",
             limit: "RFC 9113 section 8",
         },
         settings: &[],
@@ -136,6 +136,7 @@ pub(super) const ATTACKS: &[Http2Attack] = &[
             once("another host", |client, _| extra(client, b"host", b"other.invalid")),
             once("more content than announced", |client, _| {
                 client.head("POST", 0, 1, &[(b"content-length", b"1")]);
+                client.await_early_response();
                 client.frame(DATA, END_STREAM, 1, b"GET / HTTP/1.1\r\n\r\n");
             }),
         ],

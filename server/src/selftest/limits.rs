@@ -25,11 +25,12 @@ pub(super) const ATTACKS: &[RequestAttack] = &[
     RequestAttack {
         text: AttackText {
             name: "long-method",
-            sends: "a method of 10 KB",
+            // All of it arrives at once, so a server that accepts HTTP/2, too, finds the version behind it.
+            sends: "a method of 1,000 bytes",
             expects: "400, 414 or 501, and close",
-            limit: "request-line-bytes-max",
+            limit: "32 bytes of a method, without a setting",
         },
-        inputs: &[Repeated(b"", b"M", 10_000, b" / HTTP/1.1\r\nHost: %HOST%\r\n\r\n")],
+        inputs: &[Repeated(b"", b"M", 1000, b" / HTTP/1.1\r\nHost: %HOST%\r\n\r\n")],
         expected: Refusal(&[400, 414, 501]),
     },
     RequestAttack {

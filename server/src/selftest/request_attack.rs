@@ -3,6 +3,7 @@
 use super::attack::{Attack, AttackArea, AttackOutcome, AttackText, AttackVerdict};
 use super::attack_connection::ReceiveOutcome;
 use super::received_responses::{ReceivedResponses, UnreadRest, find};
+use super::target::TargetUrl;
 use super::tested_server::TestedServer;
 use std::collections::BTreeMap;
 
@@ -67,7 +68,7 @@ impl RequestAttack {
                 AttackVerdict::Held => *seen.entry(outcome.seen).or_default() += 1,
                 _ if self.inputs.len() == 1 => return outcome,
                 verdict => {
-                    return AttackOutcome { verdict, seen: format!("{}, for {}", outcome.seen, input.excerpt()) };
+                    return AttackOutcome { verdict, seen: format!("{}, for {}", outcome.seen, input.excerpt(server)) };
                 }
             }
         }
@@ -90,17 +91,22 @@ impl RequestInput {
             Self::Whole(bytes) => bytes.to_vec(),
             Self::Repeated(begin, piece, times, end) => [*begin, &*piece.repeat(*times), *end].concat(),
         };
-        let url = &server.target.url;
-        replaced(replaced(template, b"%HOST%", &url.authority), b"%PATH%", &url.path)
+        for_url(template, &server.target.url)
     }
 
     /// Returns the bytes that distinguish the input, for a report.
-    fn excerpt(&self) -> String {
+    fn excerpt(&self, server: &TestedServer) -> String {
         let (Self::Fields(bytes) | Self::Chunks(bytes) | Self::Whole(bytes) | Self::Repeated(bytes, ..)) = self;
+        let bytes = for_url(bytes.to_vec(), &server.target.url);
         let excerpt = bytes[..bytes.len().min(EXCERPT_BYTES_MAX)].escape_ascii();
         let more = if bytes.len() > EXCERPT_BYTES_MAX { "…" } else { "" };
         format!("\"{excerpt}{more}\"")
     }
+}
+
+/// Puts host and path of a URL into bytes to send.
+fn for_url(template: Vec<u8>, url: &TargetUrl) -> Vec<u8> {
+    replaced(replaced(template, b"%HOST%", &url.authority), b"%PATH%", &url.path)
 }
 
 /// Replaces each occurrence of a name.

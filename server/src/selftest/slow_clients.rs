@@ -164,12 +164,15 @@ fn never_read(server: &TestedServer) -> AttackOutcome {
     let (path, host) = (&server.target.url.path, &server.target.url.authority);
     let requests = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").repeat(64);
     let times = UNREAD_REQUESTS_BYTES_MAX / requests.len();
-    let reads_all = (0..times).all(|_| connection.send(requests.as_bytes()) == SendOutcome::All);
-    if connection.wait_for_end_unread(deadline) {
+    // The rest of the time is for responses that are read at last.
+    let unread_until = server.ends_at.checked_sub(DISCARD_TIMEOUT).map_or(deadline, |latest| latest.min(deadline));
+    let is_read = || Instant::now() < unread_until && connection.send(requests.as_bytes()) == SendOutcome::All;
+    let reads_all = std::iter::repeat_with(is_read).take(times).all(|is_read| is_read);
+    if connection.wait_for_end_unread(unread_until) {
         return outcome(&connection, began.elapsed(), limit);
     }
     // The end is behind unread responses, unless the server has reset the connection.
-    let has_ended = connection.discard_until_end(Instant::now() + DISCARD_TIMEOUT);
+    let has_ended = connection.discard_until_end(server.ends_at.min(Instant::now() + DISCARD_TIMEOUT));
     let ended = outcome(&connection, began.elapsed(), limit);
     if has_ended || !reads_all {
         return ended;

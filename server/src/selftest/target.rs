@@ -8,7 +8,7 @@ use http::Uri;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest time to connect, and for a handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,6 +47,8 @@ pub(super) struct AttackTarget {
     pub(super) url: TargetUrl,
     pub(super) address: SocketAddr,
     tls: TlsClient,
+    /// When the attacks have to be over.
+    ends_at: Option<Instant>,
 }
 
 impl TargetUrl {
@@ -71,7 +73,11 @@ impl TargetUrl {
         if host.is_empty() {
             return Err(refused(&"it names no host"));
         }
-        let port = uri.port_u16().unwrap_or(if scheme == UrlScheme::Https { 443 } else { 80 });
+        // Without a check, the library takes an invalid port for none.
+        let port = match authority.rsplit_once(':').filter(|(before, _)| *before == uri.host().unwrap_or_default()) {
+            Some((_, port)) if !port.is_empty() => port.parse().map_err(|_| refused(&"its port is invalid"))?,
+            _ => scheme.default_port(),
+        };
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         Ok(Self { scheme, authority, host, port, path })
     }
@@ -89,6 +95,13 @@ impl fmt::Display for TargetUrl {
 }
 
 impl UrlScheme {
+    const fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -118,11 +131,21 @@ impl AttackTarget {
         let mut failure = String::new();
         for address in permitted {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(_) => return Ok(Self { tls: TlsClient::new(&url.host)?, url, address }),
+                Ok(_) => return Ok(Self { tls: TlsClient::new(&url.host)?, url, address, ends_at: None }),
                 Err(error) => failure = format!("cannot connect to {address}: {error}"),
             }
         }
         Err(failure)
+    }
+
+    /// Returns the target for attacks that have to be over at a time.
+    pub(super) fn until(self, ends_at: Instant) -> Self {
+        Self { ends_at: Some(ends_at), ..self }
+    }
+
+    /// Returns when attacks have to be over, once that is known.
+    pub(super) const fn ends_at(&self) -> Option<Instant> {
+        self.ends_at
     }
 
     /// Opens a connection, with a handshake of TLS if the URL has it.
@@ -149,10 +172,13 @@ impl AttackTarget {
     }
 
     fn socket(&self) -> io::Result<TcpStream> {
-        let socket = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)?;
+        let rest = self.ends_at.map_or(CONNECT_TIMEOUT, |ends_at| ends_at.saturating_duration_since(Instant::now()));
+        // A timeout of zero would mean none.
+        let timeout = rest.clamp(Duration::from_millis(1), CONNECT_TIMEOUT);
+        let socket = TcpStream::connect_timeout(&self.address, timeout)?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(CONNECT_TIMEOUT))?;
-        socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))?;
         Ok(socket)
     }
 }
@@ -194,8 +220,19 @@ mod tests {
         assert_eq!((url.authority.as_str(), url.path.as_str()), ("a.example:8443", "/x?y=1"));
         let url = TargetUrl::read("[::1]:80").expect("it is a URL");
         assert_eq!((url.to_string().as_str(), url.host.as_str(), url.port), ("http://[::1]:80/", "::1", 80));
-        assert_eq!(TargetUrl::read("https://a").map(|url| url.port), Ok(443));
-        for invalid in ["ftp://a/", "http://u@a/", "http:///x", "http://a b/", ""] {
+        for (text, port) in [("https://a", 443), ("https://[::1]/", 443), ("http://a:/", 80), ("a:65535", 65_535)] {
+            assert_eq!(TargetUrl::read(text).map(|url| url.port), Ok(port), "{text}");
+        }
+        for invalid in [
+            "http://a:65536/",
+            "http://[::1]:99999/",
+            "http://a:x/",
+            "ftp://a/",
+            "http://u@a/",
+            "http:///x",
+            "http://a b/",
+            "",
+        ] {
             assert!(TargetUrl::read(invalid).is_err(), "{invalid}");
         }
     }

@@ -30,7 +30,7 @@ pub(crate) enum Action {
     /// Denies the request.
     Deny(DenyResponse),
     /// Counts the request, which the next matching route gets.
-    DryRunDeny(Arc<DenialCounter>),
+    DryRunDeny(DenialCounter),
     /// Responds with the metrics of the server.
     Metrics(Arc<MetricsSlot>),
     /// Responds with the live page of the server and its events.

@@ -20,8 +20,8 @@ pub(crate) struct BodyDryRun {
 pub(super) struct BodyExcess(Arc<AtomicBool>);
 
 impl BodyDryRun {
-    pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { bytes_max, denials: DenialCounter::default() }
+    pub(crate) fn new(bytes_max: u64, denials: DenialCounter) -> Self {
+        Self { bytes_max, denials }
     }
 
     /// Returns the counter of requests with more content.

@@ -105,6 +105,25 @@ impl TrustedProxies {
         self.named_client(peer, &self.lines(request)).0
     }
 
+    /// Returns the client of a request, and why it is that, in words.
+    pub(super) fn explain_client(&self, request: &Request) -> String {
+        let (peer, address) = (request.peer(), request.peer().ip().to_canonical());
+        if !self.trusts(peer) {
+            return format!("{address}, because it is no trusted proxy");
+        }
+        let field = match self.field {
+            ForwardingField::XForwardedFor => "X-Forwarded-For",
+            ForwardingField::Forwarded => "Forwarded",
+        };
+        match self.named_client(address, &self.lines(request)) {
+            (client, None) => format!("{client}, the trusted proxy, because it names no client in {field}"),
+            (UNKNOWN_CLIENT, Some(_)) => {
+                format!("unknown, because the trusted proxy {address} names no address in {field}")
+            }
+            (client, Some(_)) => format!("{client}, as the trusted proxy {address} states in {field}"),
+        }
+    }
+
     /// Returns the lines of the field that is evaluated.
     fn lines<'r>(&self, request: &'r Request) -> Vec<&'r [u8]> {
         let name = match self.field {

@@ -32,6 +32,7 @@ mod pipeline;
 mod proxy;
 mod route_table;
 mod service;
+mod shared_work;
 mod single_flight;
 mod site_state;
 #[cfg(feature = "program")]
@@ -76,10 +77,9 @@ pub(crate) use proxy::{
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
 #[cfg(feature = "program")]
-pub(crate) use status_page::{
-    STATUS_PAGES_MAX, STATUS_STREAMS_MAX, StatusFeed, StatusPage, StatusPageText, StatusSource,
-};
-pub(crate) use step_recorder::{Producer, Step, StepOrigin, StepVerdict};
+pub(crate) use status_page::{STATUS_STREAMS_MAX, StatusFeed, StatusPage, StatusPageText, StatusSource};
+pub(crate) use step_recorder::{Producer, Stage, Step, StepOrigin, StepVerdict};
+pub(crate) use step_texts::printable;
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ mod recording;
 use super::accept::add_vary;
 use super::access::{AccessDecision, AccessRules};
 use super::action::{Action, DRY_RUN_DENIED, Redirect};
-use super::body_dry_run::BodyExcess;
+use super::body_dry_run::{BodyExcess, DRY_RUN_TOO_LARGE};
 use super::condition::{host_of, scheme_of};
 use super::cors::is_preflight;
 use super::field_changes::{FieldChanges, ResponseSource};
@@ -31,7 +31,9 @@ use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
 use selvedge::proto::path::{PathReject, SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
-use selvedge::service::{CacheUse, LogRule, replace_query, set_cache_use, set_log_rule, set_route_tag};
+use selvedge::service::{
+    CacheUse, DryRun, LogRule, replace_query, set_cache_use, set_dry_run, set_log_rule, set_route_tag,
+};
 use selvedge::{Request, Response, StatusCode};
 #[cfg(feature = "configuration")]
 use std::borrow::Cow;
@@ -141,7 +143,16 @@ impl<'t> Pipeline<'t> {
             Ok(()) => self.respond(request).await,
             Err(refused) => self.without_route(refused),
         };
+        if self.dry_run_denial().is_some() {
+            set_dry_run(request, DryRun::Refused);
+        }
         self.decorate(request, routed).await
+    }
+
+    /// Returns the log reason of a rule in dry-run mode that would have denied the request.
+    fn dry_run_denial(&self) -> Option<&'static str> {
+        let excess = self.body_excess.as_ref().filter(|excess| excess.is_found());
+        self.dry_run_reason.or(excess.map(|_| DRY_RUN_TOO_LARGE))
     }
 
     /// Decodes the path of a request, in which the site decides what an encoded slash is.
@@ -187,6 +198,10 @@ impl<'t> Pipeline<'t> {
                 Ok(())
             }
             AccessDecision::Deny(refused) => Err(refused),
+            AccessDecision::DenyAfterDryRun(reason, refused) => {
+                self.dry_run_reason = Some(reason);
+                Err(refused)
+            }
         }
     }
 
@@ -294,7 +309,7 @@ impl<'t> Pipeline<'t> {
     async fn metrics(&self, metrics: &Arc<MetricsSlot>, request: &Request) -> Response {
         match self.recorder() {
             None => Box::pin(metrics.respond(request)).await,
-            Some(_) => MetricsSlot::explain(request),
+            Some(_) => self.explained(MetricsSlot::explain(request)),
         }
     }
 
@@ -303,7 +318,7 @@ impl<'t> Pipeline<'t> {
     async fn status_page(&self, page: &StatusPage, request: &Request) -> Response {
         match self.recorder() {
             None => Box::pin(page.respond(request)).await,
-            Some(_) => StatusPage::explain(request),
+            Some(_) => self.explained(StatusPage::explain(request)),
         }
     }
 

@@ -116,21 +116,15 @@ impl SiteRules {
             _ => None,
         });
         let of_content = self.routes.iter().filter_map(|route| route.body_dry_run.as_ref());
-        let denied = sum_of(of_deny, |counter| counter.get()).map(|sum| ("deny", sum));
-        let too_large = sum_of(of_content, |limit| limit.denials().get()).map(|sum| ("body-bytes-max", sum));
+        let denied = DenialCounter::sum(of_deny).map(|sum| ("deny", sum));
+        let of_content = of_content.map(|limit| limit.denials());
+        let too_large = DenialCounter::sum(of_content).map(|sum| ("body-bytes-max", sum));
         denied.into_iter().chain(too_large)
     }
 
     fn all_access_rules(&self) -> impl Iterator<Item = &AccessRules> + Clone {
         self.routes.iter().filter_map(|route| route.access.as_ref()).chain([&self.access])
     }
-}
-
-/// Adds up the counts of routes. The routes of several patterns share one counter.
-fn sum_of<'t, T: 't>(of: impl Iterator<Item = &'t Arc<T>>, count: impl Fn(&T) -> u64) -> Option<u64> {
-    let mut counters: Vec<_> = of.collect();
-    counters.dedup_by(|one, other| Arc::ptr_eq(one, other));
-    counters.into_iter().map(|counter| count(counter)).reduce(|sum, count| sum + count)
 }
 
 /// What a site does with requests for some paths.

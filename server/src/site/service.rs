@@ -155,11 +155,7 @@ impl SiteService {
         };
         recorder.step(Stage::Site, StepVerdict::Yes, StepOrigin::Site, text);
         if let Some(proxies) = &site.rules.proxies {
-            let (peer, client) = (request.peer(), proxies.client_of(request));
-            let text = match proxies.trusts(peer) {
-                true => format!("{client}, as the trusted proxy {} states", peer.ip()),
-                false => format!("{client}, because it is no trusted proxy"),
-            };
+            let text = proxies.explain_client(request);
             recorder.step(Stage::Client, StepVerdict::Note, StepOrigin::Top("trusted-proxies"), text);
         }
     }

@@ -3,10 +3,11 @@
 //! What makes the page and the events is another part of the program. One thread makes the events of all streams, once a
 //! second and only while a stream is open, so nothing of it runs on a worker.
 
-use super::methods::respond_to_method;
+use super::methods::{placeholder_content, respond_to_method};
+use super::shared_work::SharedWork;
 use bytes::Bytes;
 use selvedge::service::{Body, Chunks, ResponseLease, StreamError};
-use selvedge::{Method, Request, Response, StatusCode, Stopping, spawn_blocking, stopping};
+use selvedge::{Method, Request, Response, StatusCode, Stopping, stopping};
 use std::fmt;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,8 +22,6 @@ use tokio::time::sleep;
 
 /// The most streams of events that are open in a process.
 pub(crate) const STATUS_STREAMS_MAX: usize = 32;
-/// The most pages that are made at once, so that threads for calls that block are left for files.
-pub(crate) const STATUS_PAGES_MAX: usize = 4;
 
 /// The query of a request for the stream of events.
 const EVENTS_QUERY: &str = "events";
@@ -51,14 +50,19 @@ pub(crate) trait StatusSource: Send + Sync {
 #[derive(Clone, Debug)]
 pub(crate) struct StatusPageText {
     pub(crate) html: String,
-    /// The value of Content-Security-Policy, which permits the style and the script of this page only.
-    pub(crate) policy: String,
+    /// Of its style and its script, in characters that a field may have.
+    pub(crate) nonce: String,
 }
+
+/// In place of the nonce of a page that is only explained, so that an expectation can state the field.
+const NONCE_EXPLAINED: &str = "NONCE";
 
 /// The events of the process and their streams. It has no source until the server runs.
 pub(crate) struct StatusFeed {
     source: OnceLock<Box<dyn StatusSource>>,
-    pages: Arc<Semaphore>,
+    /// The page in HTML, and its nonce. A nonce that concurrent visitors share is unknown until the page is made, so
+    /// none of its texts can have it.
+    pages: SharedWork<(Bytes, String)>,
     streams: Arc<Semaphore>,
     /// The last event; `None` while no thread makes events. A slow reader finds the last one, not those before it.
     events: watch::Sender<Option<Bytes>>,
@@ -72,7 +76,7 @@ impl Default for StatusFeed {
     fn default() -> Self {
         Self {
             source: OnceLock::new(),
-            pages: Arc::new(Semaphore::new(STATUS_PAGES_MAX)),
+            pages: SharedWork::default(),
             streams: Arc::new(Semaphore::new(STATUS_STREAMS_MAX)),
             events: watch::Sender::new(None),
             is_running: Mutex::new(false),
@@ -100,16 +104,11 @@ impl StatusFeed {
         self.events.send_replace(None);
     }
 
-    /// Makes the page on a thread for calls that block, unless that many do so already.
-    async fn page(self: &Arc<Self>) -> Option<StatusPageText> {
-        let permit = self.pages.clone().try_acquire_owned().ok()?;
+    /// Makes the page on a thread for calls that block. Concurrent visitors share one.
+    async fn page(self: &Arc<Self>) -> Option<(Bytes, String)> {
         let feed = self.clone();
-        let made = spawn_blocking(move || {
-            // Until the end of the call even if the request is cancelled: the thread has it.
-            let _permit = permit;
-            feed.source.get()?.page()
-        });
-        made.await.flatten()
+        let made = move || feed.source.get()?.page().map(|StatusPageText { html, nonce }| (html.into(), nonce));
+        self.pages.value(made).await
     }
 
     /// Opens a stream for a page of a configuration; `None` if too many are open or no thread can be started.
@@ -181,7 +180,7 @@ impl StatusPage {
     pub(super) fn explain(request: &Request) -> Response {
         respond_to_method(request).unwrap_or_else(|| match is_for_events(request) {
             true => event_stream(EventStream::default()),
-            false => html_response(),
+            false => html_response(NONCE_EXPLAINED, placeholder_content()),
         })
     }
 
@@ -193,13 +192,10 @@ impl StatusPage {
         if is_for_events(request) {
             return self.respond_with_events(request);
         }
-        let Some(StatusPageText { html, policy }) = self.feed.page().await else {
-            return unavailable("the status of the server is not available now");
-        };
-        let mut response = html_response().body(html);
-        // The policy has no character that a field may not have.
-        let _ = response.append("content-security-policy", policy);
-        response
+        match self.feed.page().await {
+            Some((html, nonce)) => html_response(&nonce, html.into()),
+            None => unavailable("the status of the server is not available now"),
+        }
     }
 
     fn respond_with_events(&self, request: &Request) -> Response {
@@ -217,10 +213,18 @@ fn is_for_events(request: &Request) -> bool {
     request.query() == Some(EVENTS_QUERY)
 }
 
-/// Returns the response with the page, without its content.
-fn html_response() -> Response {
+/// Returns the response with the page. Its policy permits only the style and the script with the nonce.
+fn html_response(nonce: &str, content: Body) -> Response {
     let response = Response::new(StatusCode::OK).field("content-type", "text/html; charset=utf-8");
-    response.field("cache-control", "no-store").field("referrer-policy", "no-referrer")
+    let mut response = response.field("cache-control", "no-store").field("referrer-policy", "no-referrer");
+    let policy = format!(
+        "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    // The nonce has no character that a field may not have.
+    let _ = response.append("content-security-policy", policy);
+    response.body = content;
+    response
 }
 
 fn event_stream(stream: EventStream) -> Response {
@@ -342,7 +346,7 @@ mod tests {
 
     impl StatusSource for Numbers {
         fn page(&self) -> Option<StatusPageText> {
-            Some(StatusPageText { html: "page".to_owned(), policy: "default-src 'none'".to_owned() })
+            Some(StatusPageText { html: "page".to_owned(), nonce: "0123".to_owned() })
         }
 
         fn event(&self) -> Option<String> {

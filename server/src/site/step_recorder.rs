@@ -61,6 +61,7 @@ pub(crate) enum Stage {
     Script,
     Field,
     Content,
+    Response,
     Log,
 }
 
@@ -78,6 +79,7 @@ impl Stage {
             Self::Script => "script",
             Self::Field => "field",
             Self::Content => "content",
+            Self::Response => "response",
             Self::Log => "log",
         }
     }
@@ -163,6 +165,11 @@ impl StepRecorder {
             true => steps.push(Step { stage, verdict, text: text.into(), origin, route }),
             false => self.0.omitted.set(self.0.omitted.get() + 1),
         }
+    }
+
+    /// Whether a step has refused the request.
+    pub(super) fn has_denial(&self) -> bool {
+        self.0.steps.borrow().iter().any(|step| step.verdict == StepVerdict::Denied)
     }
 
     /// Makes a site the one that the steps are about.

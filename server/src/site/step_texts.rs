@@ -14,6 +14,18 @@ use selvedge::proto::encoding::Coding;
 use selvedge::proto::path::SafePath;
 use std::fmt::Display;
 
+/// Returns a text for a terminal: quotes and backslashes stay, and characters that do not show are escaped.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\'' | '\\' => out.push(c),
+            c => out.extend(c.escape_debug()),
+        }
+    }
+    out
+}
+
 /// Records how a route was looked at. One that matches is that of the next steps.
 pub(super) fn record_route(recorder: &StepRecorder, (number, route): (usize, &Route), (path, look): (&str, RouteLook)) {
     let pattern = &route.pattern;
@@ -105,7 +117,11 @@ pub(super) fn record_action<'v>(
             (_, ScriptRunner::Cgi(_)) => ("cgi", "a program runs".to_owned()),
         },
     };
-    recorder.step(Stage::Action, StepVerdict::Yes, StepOrigin::Setting(setting), text);
+    let verdict = match route.action {
+        Action::Deny(_) => StepVerdict::Denied,
+        _ => StepVerdict::Yes,
+    };
+    recorder.step(Stage::Action, verdict, StepOrigin::Setting(setting), text);
 }
 
 /// Records what a path beneath a root names.
@@ -160,5 +176,10 @@ mod tests {
         let cookie = Condition::Cookie(NamedCondition { name: "c".into(), values: Vec::new() });
         let all = Condition::Not(Box::new(Condition::Any(vec![method, query, cookie])));
         assert_eq!(condition(&all), "not { any { method \"GET\" \"PUT\"; query \"a\" \"b*\"; cookie \"c\" } }");
+    }
+
+    #[test]
+    fn quotes_stay_and_characters_that_do_not_show_are_escaped() {
+        assert_eq!(printable("W/\"a\\'é\u{1b}[m\t"), "W/\"a\\'é\\u{1b}[m\\t");
     }
 }

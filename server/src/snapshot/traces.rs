@@ -41,7 +41,7 @@ impl Snapshot {
 }
 
 /// Returns the first pattern of each route, in the order of the counters. Requests without a route have an empty one.
-fn route_patterns(settings: &Settings) -> Arc<[Box<str>]> {
+pub(super) fn route_patterns(settings: &Settings) -> Arc<[Box<str>]> {
     let of_route = |route: &Route| route.patterns.first().map(ToString::to_string).unwrap_or_default().into();
     let of_site = |site: &Site| {
         let routes: Vec<Box<str>> = site.routes.iter().map(of_route).collect();

@@ -5,13 +5,18 @@
   const main = document.querySelector('main');
   const facts = document.querySelectorAll('dd');
   const sections = [...document.querySelectorAll('section')].filter(section => section.querySelector('table'));
-  const LOST_AFTER = 3000;
-  const OPEN_AGAIN_AFTER = 5000;
+  // A stream ends at each reload of the server. Left to itself, a browser takes seconds to open the next one.
+  const AFTER_END = 300;
+  const AFTER_FAILURE = 1000;
+  const AFTER_REFUSAL = 5000;
+  const LOST_AFTER = 5000;
+  const BACK_SHOWN = 5000;
   let source = null;
   let isPaused = false;
   let isLost = false;
   let lostTimer = 0;
   let openTimer = 0;
+  let backTimer = 0;
 
   function setText(element, text) {
     if (element.textContent !== text) element.textContent = text;
@@ -81,7 +86,10 @@
   function report(lost) {
     if (lost === isLost) return;
     isLost = lost;
-    setText(find('state'), lost ? 'The connection to the server is lost. The page tries again.' : 'The connection is back.');
+    const state = find('state');
+    setText(state, lost ? 'The connection to the server is lost. The page tries again.' : 'The connection is back.');
+    clearTimeout(backTimer);
+    if (!lost) backTimer = setTimeout(setText, BACK_SHOWN, state, '');
   }
 
   function expectEvent() {
@@ -92,24 +100,28 @@
   function open() {
     if (source || isPaused || document.hidden) return;
     source = new EventSource('?events');
-    expectEvent();
+    let wait = AFTER_FAILURE;
+    // A further try is no reason to wait longer for the event that is missing.
+    if (!lostTimer) expectEvent();
     source.onmessage = event => {
+      wait = AFTER_END;
       expectEvent();
       report(false);
       show(JSON.parse(event.data));
     };
     source.onerror = () => {
-      // The browser tries again by itself, unless the server has refused the stream.
-      if (source && source.readyState === EventSource.CLOSED) {
-        source = null;
-        openTimer = setTimeout(open, OPEN_AGAIN_AFTER);
-      }
+      if (!source) return;
+      if (source.readyState === EventSource.CLOSED) wait = AFTER_REFUSAL;
+      source.close();
+      source = null;
+      openTimer = setTimeout(open, wait);
     };
   }
 
   function close() {
     clearTimeout(lostTimer);
     clearTimeout(openTimer);
+    lostTimer = 0;
     if (source) source.close();
     source = null;
   }

@@ -63,7 +63,7 @@ impl TopRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::{Recorder, RecorderHandle};
+    use crate::recorder::{Recorder, RecorderHandle, RouteNames};
     use selvedge::proto::field::Fields;
     use selvedge::proto::{Persistence, StatusCode};
     use selvedge::service::{Exchange, PhaseTimes, RequestPhase, ResponseOutcome, StreamId};
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn the_slowest_and_the_failed_requests_of_a_minute_are_listed() {
         let recorder = Arc::new(Recorder::new(1).unwrap());
-        let handle = RecorderHandle::new(&recorder, [("", "")].into_iter());
+        let handle = RecorderHandle::new(&recorder, [RouteNames { site: "", route: "", pattern: "" }].into_iter());
         record(&handle, (1_000, 9_999), 500);
         for second in 1_001..=1_040 {
             let milliseconds = if second % 2 == 0 { second } else { 1 };

@@ -109,10 +109,10 @@ fn all_facts(status: &ServerStatus, requests: Option<&RecentRequests>) -> Vec<Fa
         ("Requests per second, last 60 s", rate(1, |rates| rates.requests_per_second.to_string())),
         ("Sent per second, last 10 s", rate(0, |rates| bytes(rates.sent_bytes_per_second as u64))),
         ("Connections per second, last 10 s", rate(0, |rates| rates.connections_per_second.to_string())),
-        ("Response after, 50 % within", within(500)),
-        ("Response after, 90 % within", within(900)),
-        ("Response after, 99 % within", within(990)),
-        ("Response after, longest", within(1000)),
+        ("50 % of responses within, last 60 s", within(500)),
+        ("90 % of responses within, last 60 s", within(900)),
+        ("99 % of responses within, last 60 s", within(990)),
+        ("Slowest response, last 60 s", within(1000)),
         ("Open connections", format!("{} of {}", status.connections.open, status.connections.limit)),
         ("Requests since the start", status.requests.total.to_string()),
         ("Responses with 5xx since the start", status.requests.by_status.server_error.to_string()),
@@ -121,7 +121,7 @@ fn all_facts(status: &ServerStatus, requests: Option<&RecentRequests>) -> Vec<Fa
         ("File descriptors", status.descriptors.to_string()),
         ("Workers", workers(status)),
         ("Configuration", status.configuration.number.to_string()),
-        ("Uptime", uptime(status.uptime_seconds)),
+        ("Uptime of the process", uptime(status.uptime_seconds)),
         ("Restarts after crashes", status.restarts.to_string()),
     ];
     facts.into_iter().map(|(label, value)| Fact { label, value }).collect()
@@ -178,8 +178,10 @@ pub(super) mod tests {
             is_reset: false,
             is_tls: true,
             is_cached: false,
+            is_dry_run_refused: false,
             site: "a.example".to_owned(),
             route: "/*".to_owned(),
+            pattern: "/*".to_owned(),
             reason: HOSTILE.to_owned(),
             upstream: "app http://10.0.0.1:80".to_owned(),
             upstream_status: None,
@@ -255,6 +257,8 @@ pub(super) mod tests {
         let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(parsed["time"], 1_700_000_001_000_u64);
         assert_eq!(parsed["facts"].as_array().unwrap().len(), view.facts.len());
+        // Rates and times are of a window that their label states.
+        assert!(view.facts[..8].iter().all(|fact| fact.label.contains(", last ")), "{:?}", view.facts);
         assert_eq!((&parsed["facts"][0], &parsed["facts"][14]), (&"12.5".into(), &"2, 1 unresponsive".into()));
         assert_eq!(parsed["chart"]["highest"], "10.0");
         let failed = &parsed["tables"][0];

@@ -21,7 +21,7 @@ pub(crate) use captures::Captures;
 pub(crate) use case_sensitivity::CaseSensitivity;
 pub(crate) use foreign::placeholder as foreign_placeholder;
 pub(crate) use host::{HostName, INTERNAL_DOMAINS, NameReach};
-pub(crate) use network::Network;
+pub(crate) use network::{Network, contain_all_of_a_version};
 pub(crate) use pattern::{Pattern, absolute_path, check_path_characters};
 pub(crate) use placeholder::{
     Needs, PlaceholderNames, RequestValues, TextTemplate, check_no_placeholder, list_variables,

@@ -27,15 +27,48 @@ impl Network {
     /// Whether an address is in the network. An IPv4-mapped IPv6 address counts as IPv4, since clients are identified
     /// by their IPv4 address, also on an IPv6 socket. The unspecified address is in no network.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
-        let (own, bits) = match self.address.to_canonical() {
+        let (own, bits) = self.canonical();
+        let address = address.to_canonical();
+        address.is_ipv4() == own.is_ipv4() && !address.is_unspecified() && without_host_bits(address, bits) == own
+    }
+
+    /// Returns the address and its bits that count, as IPv4 if the network has IPv4-mapped addresses only.
+    fn canonical(&self) -> (IpAddr, u8) {
+        match self.address.to_canonical() {
             v4 @ IpAddr::V4(_) if self.address.is_ipv6() && self.bits >= MAPPED_PREFIX_BITS => {
                 (v4, self.bits - MAPPED_PREFIX_BITS)
             }
             _ => (self.address, self.bits),
-        };
-        let address = address.to_canonical();
-        address.is_ipv4() == own.is_ipv4() && !address.is_unspecified() && without_host_bits(address, bits) == own
+        }
     }
+
+    /// Returns the first and the last address as the leading bits of a number.
+    fn range(&self) -> (u128, u128) {
+        let (first, bits) = match self.canonical() {
+            (IpAddr::V4(address), bits) => (u128::from(address.to_bits()) << 96, bits),
+            (IpAddr::V6(address), bits) => (address.to_bits(), bits),
+        };
+        (first, first | u128::MAX.checked_shr(bits.into()).unwrap_or(0))
+    }
+}
+
+/// Whether each IPv4 address, or each IPv6 address, is in one of these networks.
+pub(crate) fn contain_all_of_a_version<'n>(networks: impl Iterator<Item = &'n Network> + Clone) -> bool {
+    let contain_all = |is_ipv4| {
+        let of_version = networks.clone().filter(|network| network.canonical().0.is_ipv4() == is_ipv4);
+        let mut ranges: Vec<_> = of_version.map(Network::range).collect();
+        ranges.sort_unstable();
+        // The first address that none of the networks so far contains; `None` after the last address.
+        let mut missing = Some(0);
+        for (first, last) in ranges {
+            missing = match missing {
+                Some(address) if first <= address && last >= address => last.checked_add(1),
+                other => other,
+            };
+        }
+        missing.is_none()
+    };
+    contain_all(true) || contain_all(false)
 }
 
 /// Parses a network. An address without a prefix length is a network of one address.
@@ -121,6 +154,25 @@ mod tests {
         ] {
             let network: Network = network.parse().unwrap();
             assert_eq!(network.contains(address.parse().unwrap()), expected, "{network:?} {address}");
+        }
+    }
+
+    #[test]
+    fn networks_contain_all_addresses_of_a_version_together() {
+        for (networks, expected) in [
+            ("", false),
+            ("0.0.0.0/0", true),
+            ("10.0.0.0/8 ::/0", true),
+            ("128.0.0.0/1 10.0.0.0/8 0.0.0.0/1", true),
+            ("::ffff:0.0.0.0/96", true),
+            ("::/1 8000::/1 9000::/4", true),
+            ("0.0.0.0/1 128.0.0.0/2 192.0.0.0/3", false),
+            ("0.0.0.0/1 8000::/1", false),
+            ("1.0.0.0/8 128.0.0.0/1", false),
+            ("8000::/1", false),
+        ] {
+            let networks: Vec<Network> = networks.split_whitespace().map(|text| text.parse().unwrap()).collect();
+            assert_eq!(contain_all_of_a_version(networks.iter()), expected, "{networks:?}");
         }
     }
 

@@ -15,7 +15,7 @@ use crate::service::{
     CloseReason, ContentSource, IncomingBody, InterimSender, Observer, Request, RequestInner, Response, Service,
     Timestamp,
 };
-use selvedge_proto::accept::{prefers_json, values_in_lines};
+use selvedge_proto::accept::values_in_lines;
 use selvedge_proto::head::RequestFraming;
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::{Reject, StatusCode};
@@ -236,9 +236,11 @@ impl<S: Stream> Connection<S> {
         let transport = &self.transport;
         // The refusal or the close reports the reason.
         // The head may have been read far enough to show what the client prefers.
-        let page = Response::engine_error(refusal.status, refusal.text).no_log_reason().field("vary", "accept");
-        let prefers_json = prefers_json(values_in_lines(without_empty_line(transport.input.borrow().bytes())));
-        let response = if prefers_json { page.into_problem() } else { page };
+        let response = {
+            let input = transport.input.borrow();
+            let accept = values_in_lines(without_empty_line(input.bytes()));
+            Response::to_refused_head(refusal.status, refusal.text, accept)
+        };
         let response = app.shared.error_hook.apply(response, None);
         let (mut record, rest) = self.begin_refusal(response);
         if let Some(rest) = rest {

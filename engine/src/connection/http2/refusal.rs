@@ -6,7 +6,6 @@ use crate::connection::app_context::AppContext;
 use crate::connection::exchange::ResponseRecord;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, Observer, Response, ServerEvent};
-use selvedge_proto::accept::prefers_json;
 use selvedge_proto::field_section::{FieldClass, MalformedMessage, SectionError};
 use selvedge_proto::head::Expectation;
 use selvedge_proto::http2::{End, ErrorCode, StreamError, StreamId};
@@ -81,8 +80,12 @@ fn respond_with_error<S: Stream, T, O: Observer>(
         .iter()
         .any(|field| field.class == FieldClass::Method && field.value == b"HEAD");
     let method = if is_head { Method::Head } else { Method::Other };
-    let page = Response::engine_error(reject.status(), reject.message()).no_log_reason().field("vary", "accept");
-    let response = if client_prefers_json(connection) { page.into_problem() } else { page };
+    let response = {
+        let protocol = connection.protocol.borrow();
+        // As far as it was read.
+        let accept = protocol.fields().iter().filter(|field| field.name == b"accept").map(|field| field.value);
+        Response::to_refused_head(reject.status(), reject.message(), accept)
+    };
     let response = app.shared.error_hook.apply(response, None);
     let record = send_refusal(connection, stream, method, response);
     if end == End::More && record.outcome.is_ok() {
@@ -90,11 +93,4 @@ fn respond_with_error<S: Stream, T, O: Observer>(
         connection.finish_content(stream);
     }
     record.report_refusal(app, &connection.transport, (b"", Some(reject)), connection.facts(stream, None));
-}
-
-/// Whether the head, as far as it was read, shows that the client prefers JSON to a page.
-fn client_prefers_json<S: Stream>(connection: &Connection<S>) -> bool {
-    let protocol = connection.protocol.borrow();
-    let values = protocol.fields().iter().filter(|field| field.name == b"accept").map(|field| field.value);
-    prefers_json(values)
 }

@@ -1,6 +1,7 @@
-//! Eviction of idle connections.
+//! Eviction of idle connections, and of those without a complete head.
 
 use super::scenario::{Scenario, TestServer, advance, settle, with_virtual_time};
+use crate::net::connection_table::evict_oldest_head;
 use crate::service::{CloseReason, Phase};
 
 #[test]
@@ -21,6 +22,26 @@ fn the_idlest_connection_is_evicted() {
         assert_eq!(idle.closed(), Some(CloseReason::Evicted));
         assert!(!server.worker.connections.evict_idlest(), "no other connection is idle");
         assert_eq!((busy.phase(), begun.phase()), (Phase::Processing, Phase::ReadingHead));
+    });
+}
+
+#[test]
+fn the_oldest_incomplete_head_is_evicted() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let busy = Scenario::get("/never").at(Phase::Processing, &server).await;
+        let idle = Scenario::get("/ok").at(Phase::Idle, &server).await;
+        let oldest = Scenario::get("/ok").at(Phase::ReadingHead, &server).await;
+        advance(1).await;
+        let later = Scenario::get("/ok").at(Phase::ReadingHead, &server).await;
+        for evicted in [&oldest, &later] {
+            assert_eq!(evicted.closed(), None);
+            assert!(evict_oldest_head(&server.worker.connections));
+            settle().await;
+            assert_eq!(evicted.closed(), Some(CloseReason::Evicted));
+        }
+        assert!(!evict_oldest_head(&server.worker.connections), "no other connection waits for a head");
+        assert_eq!((busy.phase(), idle.phase()), (Phase::Processing, Phase::Idle));
     });
 }
 

@@ -46,11 +46,14 @@ fn expectation(
 ) -> Result<Expectation, (Span, ValueError)> {
     let given = item.first();
     let (method, url) = request(given.text());
+    if url.contains(' ') {
+        let what = format!("`{}` has a space", url.escape_debug());
+        return Err((
+            given.at,
+            ValueError::new(what, "write a method and a URL, as in \"GET /path\"; a space in it is %20"),
+        ));
+    }
     let url = match (url.starts_with('/'), site) {
-        _ if url.contains(' ') => Err(ValueError::new(
-            format!("a space in `{}`", url.escape_debug()),
-            "write %20 for it; the request has no version of HTTP",
-        )),
         (false, _) => RequestUrl::parse(url),
         (true, Some(site)) => url_of_site(site, url, &builder.listeners),
         (true, None) => {

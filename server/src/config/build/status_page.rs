@@ -1,9 +1,10 @@
 //! Checks that the live page of the server is not public by mistake.
 
 use super::{Builder, Inherited};
-use crate::config::model::{AccessSettings, Condition, ConfiguredAccess, Enforcement, Satisfy, When};
+use crate::config::model::{AccessSettings, Condition, ConfiguredAccess, Enforcement, IpAccess, Satisfy, When};
 use crate::config::problem::Problem;
 use crate::config::tree::Block;
+use crate::syntax::contain_all_of_a_version;
 
 /// Reports a `status-page` that every client can see and that does not state so.
 pub(super) fn check_status_page(
@@ -13,8 +14,11 @@ pub(super) fn check_status_page(
     (access, when): (&AccessSettings, &When),
 ) {
     let Some(item) = route.get("status-page") else { return };
-    let is_about_client =
-        |condition: &Condition| matches!(condition, Condition::Client(_) | Condition::ClientCertificate(_));
+    let is_about_client = |condition: &Condition| match condition {
+        Condition::Client(networks) => !contain_all_of_a_version(networks.iter()),
+        Condition::ClientCertificate(_) => true,
+        _ => false,
+    };
     let is_restricted = site.restricts_clients
         || lets_some_pass(access)
         || when.conditions.iter().any(is_about_client)
@@ -38,13 +42,19 @@ pub(super) fn restricts_clients(site: &Block) -> bool {
 
 /// Whether access rules let only some clients pass.
 fn lets_some_pass(access: &AccessSettings) -> bool {
-    let by_address = access.ip_access.as_ref().is_some_and(|rules| {
-        rules.enforcement == Enforcement::Enforce && rules.default_access == ConfiguredAccess::Deny
-    });
+    let by_address = access.ip_access.as_ref().is_some_and(lets_some_addresses_pass);
     let by_password = access.basic_auth.is_some();
     match access.satisfy {
         Satisfy::All => by_address || by_password,
         // A client that passes one of both rules passes.
         Satisfy::Any => by_address && by_password,
     }
+}
+
+/// Whether enforced rules allow some networks. A list that denies some and allows all others restricts nothing.
+fn lets_some_addresses_pass(access: &IpAccess) -> bool {
+    let allowed = access.rules.iter().filter(|rule| rule.access == ConfiguredAccess::Allow);
+    access.enforcement == Enforcement::Enforce
+        && access.default_access == ConfiguredAccess::Deny
+        && !contain_all_of_a_version(allowed.flat_map(|rule| &rule.networks))
 }

@@ -7,6 +7,7 @@ mod print;
 mod print_site;
 mod proxy;
 mod remote_control;
+mod statement;
 mod traces;
 mod upstream;
 
@@ -16,6 +17,7 @@ pub(crate) use gateway::{CgiPrograms, Gateway, ScriptRunner, SendFile};
 pub(crate) use print::quote;
 pub(crate) use proxy::{FieldNames, ForwardedFields, ForwardedHost, Proxy};
 pub(crate) use remote_control::RemoteControl;
+pub(crate) use statement::Statement;
 pub(crate) use traces::Traces;
 pub(crate) use upstream::{
     Adaptive, Balance, Failures, HashKey, HealthCheck, ProxyProtocol, RequestLimit, Upstream, UpstreamLimits,

@@ -1,5 +1,6 @@
 //! Prints the settings in force as a configuration. Parsing it again gives equal settings.
 
+use super::statement::Statement;
 use super::{
     AccessLog, ConfiguredLimits, Driver, Enforcement, ErrorFormat, ErrorLog, ForwardedField, Level, Listener, Process,
     Rotation, Settings, Switch, TrustedProxies,
@@ -42,45 +43,47 @@ impl<F: Fn(&mut Printer<'_, '_>) -> fmt::Result> Display for Written<F> {
     }
 }
 
-/// Returns each setting that is written as one line, also one with a block.
-pub(super) fn statements(write: impl Fn(&mut Printer<'_, '_>) -> fmt::Result) -> Vec<String> {
+/// Returns each setting that is written.
+pub(super) fn statements(write: impl Fn(&mut Printer<'_, '_>) -> fmt::Result) -> Vec<Statement> {
     statements_within(0, write)
 }
 
-/// Returns each setting within this number of blocks as one line.
-pub(super) fn statements_within(depth: usize, write: impl Fn(&mut Printer<'_, '_>) -> fmt::Result) -> Vec<String> {
-    let mut statements: Vec<String> = Vec::new();
+/// Returns each setting within this number of blocks.
+pub(super) fn statements_within(depth: usize, write: impl Fn(&mut Printer<'_, '_>) -> fmt::Result) -> Vec<Statement> {
+    let mut statements: Vec<Statement> = Vec::new();
     for line in Written(write).to_string().lines() {
         let text = line.trim_start();
         let own_depth = (line.len() - text.len()) / INDENT;
         match statements.last_mut() {
             _ if own_depth < depth => {}
-            Some(last) if own_depth > depth || text == "}" => {
-                let separator = if last.ends_with('{') || text == "}" { " " } else { "; " };
-                last.push_str(separator);
-                last.push_str(text);
-            }
-            _ => statements.push(text.to_owned()),
+            Some(_) if own_depth == depth && text == "}" => {}
+            Some(last) if own_depth > depth => last.add_inner(own_depth - depth, text),
+            _ => statements.push(Statement::new(text.strip_suffix(" {").unwrap_or(text))),
         }
     }
     statements
 }
 
-impl ConfiguredLimits {
-    /// Returns each limit as a line.
-    pub(crate) fn statements(&self) -> Vec<String> {
-        statements(|lines| self.write(lines))
-    }
-}
-
 impl Display for Settings {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut lines = Printer { out: f, depth: 0 };
-        for listener in &self.listeners {
-            lines.line(listener)?;
-        }
-        self.process.write(&mut lines)?;
-        self.trusted_proxies.write(&mut lines)?;
+        self.listeners.iter().try_for_each(|listener| lines.line(listener))?;
+        self.write_server(&mut lines)?;
+        self.upstreams.iter().try_for_each(|upstream| upstream.write(&mut lines))?;
+        self.sites.iter().try_for_each(|site| site.write(&mut lines))?;
+        self.expectations.iter().try_for_each(|expectation| expectation.write(&mut lines))
+    }
+}
+
+impl Settings {
+    /// Returns each setting of the top level beside listeners, upstreams, sites and expectations.
+    pub(crate) fn server_statements(&self) -> Vec<Statement> {
+        statements(|lines| self.write_server(lines))
+    }
+
+    fn write_server(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
+        self.process.write(lines)?;
+        self.trusted_proxies.write(lines)?;
         if !self.ticket_keys.is_empty() {
             let paths: String = self.ticket_keys.iter().map(|path| format!(" {}", quote_path(path))).collect();
             lines.line(format_args!("ticket-keys{paths}"))?;
@@ -92,16 +95,13 @@ impl Display for Settings {
         if let Some(listener) = &self.metrics {
             lines.line(format_args!("metrics {}", quote(&listener.address.to_string())))?;
         }
-        self.traces.iter().try_for_each(|traces| traces.write(&mut lines))?;
+        self.traces.iter().try_for_each(|traces| traces.write(lines))?;
         lines.braces("acme", |lines| self.acme.write(lines))?;
         lines.braces("limits", |lines| self.limits.write(lines))?;
         lines.braces("log", |lines| {
             self.logs.access.write(lines)?;
             self.logs.error.write(lines)
-        })?;
-        self.upstreams.iter().try_for_each(|upstream| upstream.write(&mut lines))?;
-        self.sites.iter().try_for_each(|site| site.write(&mut lines))?;
-        self.expectations.iter().try_for_each(|expectation| expectation.write(&mut lines))
+        })
     }
 }
 

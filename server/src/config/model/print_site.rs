@@ -1,6 +1,7 @@
 //! Prints sites and routes as a configuration.
 
 use super::print::{Printer, dry_run, flag, quote, quote_path, statements};
+use super::statement::Statement;
 use super::{
     AccessSettings, Action, BasicAuth, BodyLimit, CertificateFiles, ClientCertificates, ClientCertificatesMode,
     Condition, ConfiguredAccess, ContentTypeRule, EncodedSlashRule, Files, HeaderChange, HeaderChangeKind, Hsts,
@@ -18,8 +19,8 @@ impl Site {
         })
     }
 
-    /// Returns each setting beside the routes as a line.
-    pub(crate) fn statements(&self) -> Vec<String> {
+    /// Returns each setting beside the routes.
+    pub(crate) fn statements(&self) -> Vec<Statement> {
         statements(|lines| {
             lines.line(format_args!("site {}", quoted(&self.names)))?;
             self.write_settings(lines)
@@ -160,17 +161,27 @@ impl Route {
     /// Returns for which requests the route is.
     pub(crate) fn requests(&self) -> String {
         let conditions = statements(|lines| self.write_conditions(lines));
+        let conditions = conditions.iter().map(ToString::to_string);
         std::iter::once(self.head()).chain(conditions).collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns each setting beside those of [`Self::requests`] as a line.
-    pub(crate) fn statements(&self) -> Vec<String> {
+    /// Returns each setting beside those of [`Self::requests`].
+    pub(crate) fn statements(&self) -> Vec<Statement> {
         statements(|lines| self.write_settings(lines))
     }
 
-    /// Returns the action as a line.
-    pub(crate) fn action_statement(&self) -> String {
-        statements(|lines| self.action.write(lines)).join(" ")
+    /// Returns the access rules, also those of the site, and the action.
+    pub(crate) fn access_and_action(&self) -> Vec<Statement> {
+        statements(|lines| {
+            self.access.write(lines)?;
+            self.action.write(lines)
+        })
+    }
+
+    /// Returns the action as a line, without secrets.
+    pub(crate) fn action_without_secrets(&self) -> String {
+        let statements = statements(|lines| self.action.write(lines));
+        statements.iter().map(Statement::without_secrets).collect::<Vec<_>>().join(" ")
     }
 
     fn write_conditions(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {

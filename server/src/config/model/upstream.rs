@@ -2,6 +2,7 @@
 
 use super::print::{Printer, quote, quote_path, statements_within};
 use super::print_site::quoted;
+use super::statement::Statement;
 use super::{Action, CertificateFiles, Settings};
 use crate::config::value::{ServerAddress, ServerScheme, write_time};
 use crate::syntax::HostName;
@@ -157,8 +158,8 @@ impl Upstream {
         files.chain(&self.tls.authorities).chain(secret)
     }
 
-    /// Returns each setting as a line.
-    pub(crate) fn statements(&self) -> Vec<String> {
+    /// Returns each setting of its block.
+    pub(crate) fn statements(&self) -> Vec<Statement> {
         statements_within(1, |lines| self.write(lines))
     }
 

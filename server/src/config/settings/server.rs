@@ -101,7 +101,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .repeatable()
         .default("selvedge.sock")
         .details(
-            "The Unix socket is for `selvedge reload`, `stop`, `upgrade`, `reopen-logs`, `status` and `certificates`; only \
+            "The Unix socket is for `selvedge reload`, `stop`, `upgrade`, `reopen-logs`, `status`, `certificates`, `last`, \
+             `explain --running`, `explain --request`, `check --diff` and `selftest`; only \
              its owner can open it. A configuration in `/etc/selvedge` has another default, `/run/selvedge/control`. The \
              server creates the last folder of the path. The https address accepts remote commands of clients with a certificate: \
              [operations.md](operations.md#remote-commands). Without one, no remote command is accepted.",

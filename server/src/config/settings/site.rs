@@ -102,7 +102,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details(
             "The site's changes apply first, then the route's, each in the written order. Placeholders such as `{host}` \
              are filled. `Content-Type`, `Content-Encoding` and `Content-Language` describe what the route sends, so the \
-             pages of errors and redirects do not get them. With `for`, the path of the request counts on every response, also on an error. The field \
+             pages of errors and redirects do not get them. With `for`, the path of the request counts on every response, also on an error; an invalid path counts as the client has written it. The field \
              is not on responses from before the site is known. These are refused heads (400, such as one without Host; \
              408, 414, 417, 431, 501, 505), connections beyond a limit (503), and hosts without a site (421). It is not \
              on the redirect of `https-redirect` either.",

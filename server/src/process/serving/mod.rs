@@ -12,7 +12,7 @@ mod sockets;
 
 pub(crate) use commands::{ControlHandler, StopMode};
 pub(crate) use counts::{all_counts, hand_over_counts, report_configuration};
-pub(crate) use recorder::{PanicWatch, dump_recorder, hand_over_recorder};
+pub(crate) use recorder::{PanicWatch, hand_over_recorder};
 
 use super::ListenAddress;
 use super::control::ControlReply;

@@ -17,7 +17,7 @@ pub(crate) fn hand_over_recorder(serving: &ServingProcess, memory: BorrowedFd<'_
 }
 
 /// Requests a dump of the flight recorder. Without a supervisor, none is written.
-pub(crate) fn dump_recorder(serving: &ServingProcess, why: String) {
+fn dump_recorder(serving: &ServingProcess, why: String) {
     if let Parent::Supervisor { link, .. } = &serving.parent {
         let _ = link.send(&FromChild::DumpRecorder { why });
     }
@@ -31,9 +31,16 @@ pub(crate) struct PanicWatch {
 }
 
 impl PanicWatch {
+    /// Requests a dump if the number of panics has grown since the last call, at most one in [`DUMP_INTERVAL`].
+    pub(crate) fn observe(&mut self, panics: u64, serving: &ServingProcess) {
+        if self.needs_dump(panics, Instant::now()) {
+            dump_recorder(serving, format!("a request of process {} panicked", std::process::id()));
+        }
+    }
+
     /// Whether the number of panics has grown since the last call. A request that panics again and again causes one dump
     /// in [`DUMP_INTERVAL`].
-    pub(crate) fn needs_dump(&mut self, panics: u64, now: Instant) -> bool {
+    fn needs_dump(&mut self, panics: u64, now: Instant) -> bool {
         let has_grown = std::mem::replace(&mut self.panics, panics) < panics;
         let is_due = self.dumped_at.is_none_or(|at| now.saturating_duration_since(at) >= DUMP_INTERVAL);
         if has_grown && is_due {

@@ -7,6 +7,7 @@ mod program;
 
 mod commands;
 mod kill_deadlines;
+mod recorder;
 mod replaced;
 mod restarts;
 mod systemd;

@@ -1,5 +1,6 @@
 //! A program that runs a configuration with this module only, and the code that starts it.
 
+use super::recorder::recording_observer;
 use crate::config;
 use crate::config::model::Settings;
 use crate::preflight::Disk;
@@ -70,6 +71,7 @@ fn serve(file: &Path, serving: Arc<ServingProcess>, settings: &Settings) -> i32 
     let reply = async move |request: &mut Request| match request.path() {
         "/port" => Response::new(StatusCode::OK).body(request.peer().port().to_string()),
         "/hang" => hang(),
+        "/panic" => panic!("the path is /panic"),
         "/echo" => {
             let chunks = Box::pin(request.take_body());
             let response = Response::new(StatusCode::OK).body(Body::Stream { length: None, chunks });
@@ -77,8 +79,12 @@ fn serve(file: &Path, serving: Arc<ServingProcess>, settings: &Settings) -> i32 
         }
         _ => Response::new(StatusCode::OK).body(number.clone()),
     };
-    let running =
-        Server::from_listeners(listeners, workers).limits(limits).serve(reply).expect("threads can be started");
+    let server = Server::from_listeners(listeners, workers).limits(limits);
+    let running = match file.with_extension("recorded").exists() {
+        true => server.observe(recording_observer(&serving, workers)).serve(reply),
+        false => server.serve(reply),
+    };
+    let running = running.expect("threads can be started");
     let address = running.addresses().first().map_or(String::new(), ToString::to_string);
     let handler = TestHandler { serving: serving.clone(), handle: running.handle(), file: file.to_owned() };
     serving.start_commands(Arc::new(handler)).expect("commands can be accepted");

@@ -59,10 +59,9 @@ impl BasicAuthenticator {
         self.users.current().check_bytes_max()
     }
 
-    /// Returns the number of denials if the rule is in dry-run mode.
-    pub(super) fn dry_run_count(&self) -> Option<u64> {
-        let refused = self.denials.dry_run_count(self.mode);
-        refused.into_iter().chain(self.guesses.dry_run_count()).reduce(|sum, count| sum + count)
+    /// Returns the counter of denials if the limit of wrong passwords is in dry-run mode.
+    pub(super) fn dry_run_counter(&self) -> Option<&DenialCounter> {
+        self.guesses.dry_run_counter()
     }
 
     /// Returns the counter of denials, which includes requests without credentials.

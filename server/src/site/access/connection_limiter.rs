@@ -30,19 +30,13 @@ struct ConnectionPermit {
 
 impl ConnectionLimiter {
     /// Creates a limit for each client outside of the exempt networks.
-    pub(crate) fn new(connections_max: u32, exempt: Vec<Network>, mode: RuleMode) -> Arc<Self> {
-        Arc::new(Self {
-            connections_max,
-            exempt,
-            mode,
-            denials: DenialCounter::default(),
-            open_connections: Mutex::default(),
-        })
+    pub(crate) fn new(connections_max: u32, exempt: Vec<Network>, mode: RuleMode, denials: DenialCounter) -> Arc<Self> {
+        Arc::new(Self { connections_max, exempt, mode, denials, open_connections: Mutex::default() })
     }
 
-    /// Returns the number of denied connections if the limit is in dry-run mode.
-    pub(crate) fn dry_run_count(&self) -> Option<u64> {
-        self.denials.dry_run_count(self.mode)
+    /// Returns the counter of denied connections if the limit is in dry-run mode.
+    pub(crate) fn dry_run_counter(&self) -> Option<&DenialCounter> {
+        self.denials.in_dry_run(self.mode)
     }
 
     /// Returns the counter of denied connections.
@@ -107,7 +101,8 @@ mod tests {
 
     #[test]
     fn connections_per_client_are_limited() {
-        let limiter = ConnectionLimiter::new(2, vec!["10.0.0.0/8".parse().unwrap()], RuleMode::Enforce);
+        let limiter =
+            ConnectionLimiter::new(2, vec!["10.0.0.0/8".parse().unwrap()], RuleMode::Enforce, DenialCounter::default());
         let client = address("192.0.2.1");
         let first = limiter.admit(client);
         let second = limiter.admit(address("::ffff:192.0.2.1"));
@@ -130,7 +125,7 @@ mod tests {
 
     #[test]
     fn dry_run_serves_and_counts_a_subnet_as_one_client() {
-        let limiter = ConnectionLimiter::new(1, vec![], RuleMode::DryRun);
+        let limiter = ConnectionLimiter::new(1, vec![], RuleMode::DryRun, DenialCounter::default());
         let _first = limiter.admit(address("2001:db8::1"));
         assert!(matches!(limiter.would_admit(address("2001:db8::2")), Admission::ServeOverLimit(_)));
         let second = limiter.admit(address("2001:db8::2"));

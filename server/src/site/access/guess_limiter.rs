@@ -48,9 +48,14 @@ impl GuessLimiter {
         &self.denials
     }
 
-    /// Returns the number of denials if the limiter is in dry-run mode.
-    pub(super) fn dry_run_count(&self) -> Option<u64> {
-        self.denials.dry_run_count(self.mode)
+    /// Counts denials with a counter in place of its own.
+    pub(crate) fn counted_by(self, denials: DenialCounter) -> Self {
+        Self { denials, ..self }
+    }
+
+    /// Returns the counter of denials if the limiter is in dry-run mode.
+    pub(super) fn dry_run_counter(&self) -> Option<&DenialCounter> {
+        self.denials.in_dry_run(self.mode)
     }
 
     /// Returns the time until the client may try another password for the name, if it may not now.

@@ -30,9 +30,9 @@ pub(crate) struct IpFilter {
 }
 
 impl IpFilter {
-    /// How many requests it was against, where it only observes.
-    pub(super) fn dry_run_count(&self) -> Option<u64> {
-        self.denials.dry_run_count(self.mode)
+    /// Returns the counter of denials if the filter is in dry-run mode.
+    pub(super) fn dry_run_counter(&self) -> Option<&DenialCounter> {
+        self.denials.in_dry_run(self.mode)
     }
 
     /// Finds the rule that decides on a client.

@@ -59,9 +59,10 @@ pub(crate) enum RuleMode {
     DryRun,
 }
 
-/// Counts the requests that a rule denied, or would have denied in dry-run mode, on all workers.
-#[derive(Debug, Default)]
-pub(crate) struct DenialCounter(AtomicU64);
+/// Counts the requests that rules denied, or would have denied in dry-run mode, on all workers. Its clones count together:
+/// the rules of one kind in a site, also of the next configurations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DenialCounter(Arc<AtomicU64>);
 
 impl DenialCounter {
     pub(super) fn increment(&self) {
@@ -73,9 +74,17 @@ impl DenialCounter {
         recorder.is_none().then_some(self)
     }
 
-    /// Returns the count if the rule is in dry-run mode.
-    fn dry_run_count(&self, mode: RuleMode) -> Option<u64> {
-        (mode == RuleMode::DryRun).then(|| self.get())
+    /// Returns the counter if its rule is in dry-run mode.
+    fn in_dry_run(&self, mode: RuleMode) -> Option<&Self> {
+        (mode == RuleMode::DryRun).then_some(self)
+    }
+
+    /// Adds up the counters of rules. `None` without any.
+    pub(super) fn sum<'c>(counters: impl Iterator<Item = &'c Self>) -> Option<u64> {
+        let mut counters: Vec<_> = counters.collect();
+        counters.sort_unstable_by_key(|counter| Arc::as_ptr(&counter.0));
+        counters.dedup_by(|one, other| Arc::ptr_eq(&one.0, &other.0));
+        counters.into_iter().map(Self::get).reduce(|sum, count| sum + count)
     }
 
     /// Returns the count.
@@ -130,6 +139,9 @@ pub(super) enum AccessDecision {
     DryRunDenied(&'static str),
     /// The request is denied with this response.
     Deny(Response),
+    /// A rule in dry-run mode, whose log reason this is, would have denied the request, and another one denies it with
+    /// this response.
+    DenyAfterDryRun(&'static str, Response),
 }
 
 impl AccessDecision {
@@ -155,7 +167,7 @@ impl AccessDecision {
         let (verdict, text) = match self {
             Self::Allow => (StepVerdict::Yes, client()),
             Self::DryRunDenied(reason) => (StepVerdict::DryRun, (*reason).to_owned()),
-            Self::Deny(refused) => {
+            Self::Deny(refused) | Self::DenyAfterDryRun(_, refused) => {
                 let why = refused.reason().map_or_else(client, str::to_owned);
                 (StepVerdict::Denied, format!("{why}: {}", refused.status.code()))
             }
@@ -170,9 +182,10 @@ impl AccessDecision {
             Self::Allow => next(),
             Self::DryRunDenied(reason) => match next() {
                 Self::Allow => Self::DryRunDenied(reason),
+                Self::Deny(response) => Self::DenyAfterDryRun(reason, response),
                 other => other,
             },
-            denied @ Self::Deny(_) => denied,
+            denied @ (Self::Deny(_) | Self::DenyAfterDryRun(..)) => denied,
         }
     }
 }
@@ -200,21 +213,20 @@ impl AccessRules {
         }
     }
 
-    /// Sums the denials of the rules in dry-run mode, by setting. A rule that occurs twice is counted once.
+    /// Sums the denials of the rules in dry-run mode, by setting.
     pub(super) fn dry_run_counts<'g>(
         all: impl Iterator<Item = &'g Self> + Clone,
     ) -> impl Iterator<Item = (&'static str, u64)> {
-        fn sum<'g, T: 'g>(rules: impl Iterator<Item = &'g Arc<T>>, count: fn(&T) -> Option<u64>) -> Option<u64> {
-            let mut rules: Vec<_> = rules.collect();
-            rules.sort_unstable_by_key(|rule| Arc::as_ptr(rule));
-            rules.dedup_by(|rule, other| Arc::ptr_eq(rule, other));
-            rules.into_iter().filter_map(|rule| count(rule)).reduce(|sum, count| sum + count)
-        }
-        let filters = sum(all.clone().filter_map(|rules| rules.ip_access.as_ref()), IpFilter::dry_run_count);
-        let rate = sum(all.clone().filter_map(|rules| rules.rate_limit.as_ref()), RateLimiter::dry_run_count);
-        let at_once =
-            sum(all.clone().filter_map(|rules| rules.requests_at_once.as_ref()), ConnectionLimiter::dry_run_count);
-        let basic = sum(all.filter_map(|rules| rules.basic_auth.as_ref()), BasicAuthenticator::dry_run_count);
+        let filters = all.clone().filter_map(|rules| rules.ip_access.as_deref()?.dry_run_counter());
+        let rates = all.clone().filter_map(|rules| rules.rate_limit.as_deref()?.dry_run_counter());
+        let limits = all.clone().filter_map(|rules| rules.requests_at_once.as_deref()?.dry_run_counter());
+        let users = all.filter_map(|rules| rules.basic_auth.as_deref()?.dry_run_counter());
+        let (filters, rate, at_once, basic) = (
+            DenialCounter::sum(filters),
+            DenialCounter::sum(rates),
+            DenialCounter::sum(limits),
+            DenialCounter::sum(users),
+        );
         let kinds = [("ip-access", filters), ("rate-limit", rate), (REQUESTS_AT_ONCE, at_once), ("basic-auth", basic)];
         kinds.into_iter().filter_map(|(kind, count)| Some((kind, count?)))
     }

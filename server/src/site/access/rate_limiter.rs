@@ -100,9 +100,14 @@ impl RateLimiter {
         Ok(Self { buckets, hash, started, token_us, burst: burst.into(), mode, denials })
     }
 
-    /// Returns the number of denials if the limiter is in dry-run mode.
-    pub(super) fn dry_run_count(&self) -> Option<u64> {
-        self.denials.dry_run_count(self.mode)
+    /// Counts denials with a counter in place of its own.
+    pub(crate) fn counted_by(self, denials: DenialCounter) -> Self {
+        Self { denials, ..self }
+    }
+
+    /// Returns the counter of denials if the limiter is in dry-run mode.
+    pub(super) fn dry_run_counter(&self) -> Option<&DenialCounter> {
+        self.denials.in_dry_run(self.mode)
     }
 
     /// Returns the counter of denials.

@@ -2,7 +2,6 @@
 
 use super::{Pipeline, RoutedResponse, request_values};
 use crate::site::accept::{add_vary, prefers_json, with_problem};
-use crate::site::body_dry_run::DRY_RUN_TOO_LARGE;
 use crate::site::field_changes::{FieldChanges, ResponseSource};
 use crate::site::files;
 use crate::site::files::resolve::Resolved;
@@ -19,12 +18,14 @@ impl<'t> Pipeline<'t> {
         let rules = &self.site.rules;
         let (headers, file_fields) =
             route.map_or((&rules.headers, &rules.file_fields), |route| (&route.headers, &route.file_fields));
+        if source == ResponseSource::Generated {
+            self.record_refusal(&response);
+        }
         if source != ResponseSource::Configured && response.status.is_error() {
             response = self.with_error_page(request, route, response).await;
         }
         if !headers.is_empty() || !file_fields.is_empty() {
-            let requested =
-                self.decode(request.path_bytes()).map_or_else(|_| String::new(), |path| absolute_path(&path));
+            let requested = self.requested_path(request);
             // Without a route, its patterns have captured nothing.
             let filled = filled.or_else(|| {
                 let values = || request_values(request, self.client, &requested, Captures::default());
@@ -46,10 +47,18 @@ impl<'t> Pipeline<'t> {
             cors.apply(request, &mut response);
             self.record_cors(&response);
         }
-        let beyond = self.body_excess.as_ref().filter(|excess| excess.is_found()).map(|_| DRY_RUN_TOO_LARGE);
-        match self.dry_run_reason.or(beyond) {
+        match self.dry_run_denial() {
             Some(reason) if response.reason().is_none() => response.log_reason(reason),
             _ => response,
+        }
+    }
+
+    /// Returns the path of a request in the form that patterns match, an invalid one as the client has written it.
+    fn requested_path(&self, request: &Request) -> String {
+        let raw = request.path_bytes();
+        match self.decode(raw) {
+            Ok(path) => absolute_path(&path),
+            Err(_) => String::from_utf8_lossy(raw).into_owned(),
         }
     }
 

@@ -116,6 +116,22 @@ impl<'t> Pipeline<'t> {
         recorder.step(Stage::Content, StepVerdict::Yes, StepOrigin::Setting("error-page"), format!("{page}{text}"));
     }
 
+    /// Records that the server refuses the request, if this is its response and no step has recorded it.
+    pub(super) fn record_refusal(&self, response: &Response) {
+        let Some(recorder) = self.recorder().filter(|recorder| !recorder.has_denial()) else { return };
+        if response.status.is_error() {
+            let why = response.reason().unwrap_or(response.status.reason_phrase());
+            let text = format!("{why}: {}", response.status.code());
+            recorder.step(Stage::Response, StepVerdict::Denied, StepOrigin::None, text);
+        }
+    }
+
+    /// Returns the response of an action that is only explained, after its refusal is recorded.
+    pub(super) fn explained(&self, response: Response) -> Response {
+        self.record_refusal(&response);
+        response
+    }
+
     /// Records which origins may use the response.
     pub(super) fn record_cors(&self, response: &Response) {
         let Some(recorder) = self.recorder() else { return };

@@ -5,8 +5,8 @@
 
 use super::adaptive::{AdaptiveLimit, LIMIT_FIRST, Measurement, SAMPLES_MIN, WINDOW};
 use super::rules::{AdaptiveMode, CapacityRules};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The places of one server. Workers share them.
@@ -18,7 +18,7 @@ pub(super) struct Places {
     adaptive_limit: AtomicU32,
     meter: Meter,
     /// Requests beyond the adaptive limit that were forwarded, because the limit is only observed.
-    beyond_observed: AtomicU64,
+    beyond_observed: Arc<AtomicU64>,
 }
 
 /// How a request got its place.
@@ -37,13 +37,18 @@ impl Places {
             adaptive_mode: rules.adaptive,
             adaptive_limit: AtomicU32::new(LIMIT_FIRST),
             meter: Meter::default(),
-            beyond_observed: AtomicU64::new(0),
+            beyond_observed: Arc::default(),
         }
     }
 
     /// Returns the number of requests at work.
     pub(super) fn at_work(&self) -> u32 {
         self.at_work.load(Ordering::SeqCst)
+    }
+
+    /// Continues with the count of an earlier limit.
+    pub(super) fn count_on(&mut self, earlier: &Self) {
+        self.beyond_observed = earlier.beyond_observed.clone();
     }
 
     /// Returns the number of requests that the adaptive limit would have held back.

@@ -441,7 +441,7 @@ impl Forwarding<'_> {
         }
     }
 
-    /// Returns the response to the client if no server responded.
+    /// Records why no server responded, and returns the response to the client.
     fn refuse(&self, failure: ForwardFailure) -> Forwarded {
         if !failure.is_of_server() {
             let group = &self.group.name;
@@ -451,13 +451,19 @@ impl Forwarding<'_> {
                 _ => facts.failure = Some(format!("{} ({group})", failure.text()).into()),
             });
         }
-        let mut response = failure.response(self.rules.upstream.rules().capacity.queue_timeout);
-        if self.rules.proxy_status == ProxyStatus::On {
-            let value = format!("selvedge; next-hop={}; error={}", quoted(&self.group.name), failure.proxy_error());
-            response.append("proxy-status", value).expect("a quoted string is a valid value");
-        }
-        Forwarded::Failed(response)
+        Forwarded::Failed(failed_response(self.rules, failure))
     }
+}
+
+/// Returns the response to the client if no server responded.
+pub(super) fn failed_response(rules: &ProxyRules, failure: ForwardFailure) -> Response {
+    let upstream = rules.upstream.rules();
+    let mut response = failure.response(upstream.capacity.queue_timeout);
+    if rules.proxy_status == ProxyStatus::On {
+        let value = format!("selvedge; next-hop={}; error={}", quoted(&upstream.name), failure.proxy_error());
+        response.append("proxy-status", value).expect("a quoted string is a valid value");
+    }
+    response
 }
 
 /// Returns the result of a try, for its span.

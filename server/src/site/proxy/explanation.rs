@@ -1,14 +1,16 @@
 //! Explains which server would get a request, and what it would be sent. Contacts none.
 
-use super::exchange::{Forwarded, PreparedRequest, new_cookie, refuse_loop};
+use super::exchange::{Forwarded, PreparedRequest, failed_response, new_cookie, refuse_loop};
 use super::failure::ForwardFailure;
 use super::max_forwards;
 use super::outgoing::ServerRequest;
-use super::proxy_rules::ProxyRules;
+use super::proxy_rules::{ProxyRules, ProxyStatus};
 use super::upstream::{self, NoServer, Preference, ServerCondition};
 use super::wait_queue::NoPlace;
 use super::worker::ProxyWorker;
+use crate::site::headers::ResponseFacts;
 use crate::site::step_recorder::{Producer, Stage, StepOrigin, StepRecorder, StepVerdict};
+use crate::site::step_texts::printable;
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -41,7 +43,7 @@ pub(in crate::site) fn explain(
     let group = worker.group(servers);
     let server = match upstream::would_choose(servers, preference, &mut group.chooser.borrow_mut()) {
         Ok(server) => server,
-        Err(no_server) => return without_server(rules, no_server, recorder),
+        Err(no_server) => return without_server(rules, &outgoing, no_server, recorder),
     };
     let text = format!("{}: {}", servers.server(server).name, reason(preference));
     recorder.step(Stage::Upstream, StepVerdict::Yes, StepOrigin::Setting("proxy"), text);
@@ -56,19 +58,32 @@ pub(in crate::site) fn explain(
     }
     outgoing.set_server(request, &rules.host, servers.server(server));
     record_request(&outgoing, request, recorder);
+    let mut response = Response::new(StatusCode::OK);
     if let Some(cookie) = new_cookie(servers, preference, (server, &outgoing)) {
         let text = format!("the response gets set-cookie: {cookie}");
         recorder.step(Stage::Field, StepVerdict::Yes, StepOrigin::Setting("proxy"), text);
+        response.append("set-cookie", cookie).expect("the rules are validated");
     }
-    for edit in outgoing.response_headers.as_ref().unwrap_or(&rules.response_headers).iter() {
+    change_response(rules, &outgoing, &mut response, recorder);
+    recorder.set_producer(Producer::Upstream);
+    Forwarded::Received(response)
+}
+
+/// Makes and records the changes of the rules to the fields of a response.
+fn change_response(rules: &ProxyRules, outgoing: &ServerRequest, response: &mut Response, recorder: &StepRecorder) {
+    let edits = outgoing.response_headers.as_ref().unwrap_or(&rules.response_headers);
+    edits.apply(response.fields_mut(), ResponseFacts::default());
+    for edit in edits.iter() {
         let text = match edit.value {
             Some(value) => format!("the response gets {}: {value}", edit.name),
             None => format!("the response loses {}", edit.name),
         };
         recorder.step(Stage::Field, StepVerdict::Yes, StepOrigin::Setting("proxy"), text);
     }
-    recorder.set_producer(Producer::Upstream);
-    Forwarded::Received(Response::new(StatusCode::OK))
+    if rules.proxy_status == ProxyStatus::On {
+        let text = "the response gets proxy-status with the status of the server";
+        recorder.step(Stage::Field, StepVerdict::Yes, StepOrigin::Setting("proxy"), text);
+    }
 }
 
 /// Records the state of each server.
@@ -98,14 +113,21 @@ fn reason(preference: Preference) -> &'static str {
 }
 
 /// Returns the response if no server takes the request now.
-fn without_server(rules: &ProxyRules, no_server: NoServer, recorder: &StepRecorder) -> Forwarded {
+fn without_server(
+    rules: &ProxyRules,
+    outgoing: &ServerRequest,
+    no_server: NoServer,
+    recorder: &StepRecorder,
+) -> Forwarded {
     let capacity = &rules.upstream.rules().capacity;
     let failure = match no_server {
         NoServer::Full(_) if capacity.queue_max > rules.upstream.status().waiting => {
             let text = "all servers are full, so the request waits for a place";
             recorder.step(Stage::Upstream, StepVerdict::Note, StepOrigin::Setting("proxy"), text);
+            let mut response = Response::new(StatusCode::OK);
+            change_response(rules, outgoing, &mut response, recorder);
             recorder.set_producer(Producer::Upstream);
-            return Forwarded::Received(Response::new(StatusCode::OK));
+            return Forwarded::Received(response);
         }
         NoServer::Full(_) => ForwardFailure::NoPlace(NoPlace::QueueFull),
         NoServer::AllTried => ForwardFailure::NoAddress,
@@ -117,12 +139,12 @@ fn without_server(rules: &ProxyRules, no_server: NoServer, recorder: &StepRecord
 /// Returns the response if no server gets the request.
 fn refuse(rules: &ProxyRules, failure: ForwardFailure, recorder: &StepRecorder) -> Forwarded {
     recorder.step(Stage::Upstream, StepVerdict::Denied, StepOrigin::Setting("proxy"), failure.text());
-    Forwarded::Failed(failure.response(rules.upstream.rules().capacity.queue_timeout))
+    Forwarded::Failed(failed_response(rules, failure))
 }
 
 /// Records the request to a server, and how its fields differ from those of the client.
 fn record_request(outgoing: &ServerRequest, request: &Request, recorder: &StepRecorder) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
+    let text = |bytes: &[u8]| printable(&String::from_utf8_lossy(bytes));
     let head = &outgoing.head;
     let line = format!("it gets {} {} with host {}", text(&head.method), text(&head.target), text(&head.authority));
     recorder.step(Stage::Upstream, StepVerdict::Yes, StepOrigin::Setting("proxy"), line);

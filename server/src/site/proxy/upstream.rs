@@ -50,9 +50,13 @@ struct ServerState {
     queue: WaitQueue,
     /// The index of the address that worked last.
     address: AtomicUsize,
-    /// Failures so far.
+    counters: Arc<ServerCounters>,
+}
+
+/// What a server has done so far, also for earlier groups of this name.
+#[derive(Debug, Default)]
+struct ServerCounters {
     failures: AtomicU64,
-    /// Tries so far.
     tries: AtomicU64,
     /// Times to the heads of responses.
     response_times: DurationCounters,
@@ -164,9 +168,7 @@ impl Upstream {
             places: Places::new(&rules.capacity),
             queue: WaitQueue::default(),
             address: AtomicUsize::new(0),
-            failures: AtomicU64::new(0),
-            tries: AtomicU64::new(0),
-            response_times: DurationCounters::default(),
+            counters: Arc::default(),
         };
         let names = rules.servers.iter().map(|server| &*server.name);
         Self {
@@ -186,6 +188,16 @@ impl Upstream {
             ends_checks: AtomicBool::new(false),
             rules,
         }
+    }
+
+    /// Continues with the counters of an earlier group, for servers that it has, too.
+    pub(crate) fn counting_on(mut self, earlier: &Self) -> Self {
+        for (rules, server) in self.rules.servers.iter().zip(&mut self.servers) {
+            let Some(index) = earlier.rules.servers.iter().position(|known| known.name == rules.name) else { continue };
+            server.counters = earlier.servers[index].counters.clone();
+            server.places.count_on(&earlier.servers[index].places);
+        }
+        self
     }
 
     /// Sets who receives changes of the servers, in place of an earlier one.
@@ -426,7 +438,7 @@ impl Upstream {
     /// Records a failure.
     pub(super) fn failed(&self, server: usize, failure: Failure, reason: &str) {
         let now = self.now();
-        self.servers[server].failures.fetch_add(1, Ordering::Relaxed);
+        self.servers[server].counters.failures.fetch_add(1, Ordering::Relaxed);
         self.servers[server].places.responded(None, now);
         if let Some(time) = self.health.failed(server, failure, now) {
             self.report(server, ServerChange::TakenOut { time, reason });
@@ -440,7 +452,7 @@ impl Upstream {
             Err(reason) => (CheckResult::Failed, ServerChange::CheckFailed { reason }),
         };
         if kind == CheckResult::Failed {
-            self.servers[server].failures.fetch_add(1, Ordering::Relaxed);
+            self.servers[server].counters.failures.fetch_add(1, Ordering::Relaxed);
         }
         if self.health.checked(server, kind, self.now()) {
             self.report(server, change);

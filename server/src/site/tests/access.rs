@@ -307,7 +307,7 @@ fn basic_auth_in_dry_run_mode() {
 
 #[test]
 fn connections_per_client_are_limited() {
-    let rule = ConnectionLimiter::new(1, vec![], RuleMode::Enforce);
+    let rule = ConnectionLimiter::new(1, vec![], RuleMode::Enforce, DenialCounter::default());
     let table = Arc::new(RouteTable::new(vec![site("*", vec![route("/*", respond_with("in"))])]).unwrap());
     let limiter = rule.clone();
     let server = Server::bind_with_workers("127.0.0.1:0", 2).unwrap();

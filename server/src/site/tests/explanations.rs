@@ -39,7 +39,7 @@ fn an_explanation_counts_nothing_and_takes_no_token() {
         mode: RuleMode::DryRun,
         denials: DenialCounter::default(),
     };
-    let requests_at_once = ConnectionLimiter::new(1, Vec::new(), RuleMode::Enforce);
+    let requests_at_once = ConnectionLimiter::new(1, Vec::new(), RuleMode::Enforce, DenialCounter::default());
     let access = AccessRules {
         ip_access: Some(Arc::new(filter)),
         rate_limit: Some(limiter.clone()),
@@ -118,7 +118,7 @@ fn a_rewrite_is_followed_and_a_second_one_is_not() {
 
 #[test]
 fn a_route_in_dry_run_mode_counts_no_explanation_and_metrics_are_not_made_for_one() {
-    let counter = Arc::<DenialCounter>::default();
+    let counter = DenialCounter::default();
     let routes = vec![
         route("/*", Action::DryRunDeny(counter.clone())),
         route("/m", Action::Metrics(Arc::default())),

@@ -31,6 +31,10 @@ fn header_edits_apply_to_every_status() {
         headers.set("X-Site", text("site"), None).unwrap();
         headers.add("X-More", text("1"), None).unwrap();
         headers.remove("Accept-Ranges", None).unwrap();
+        for (name, pattern) in [("X-Any", "/*"), ("X-Text", "*.txt"), ("X-Invalid", "/%zz")] {
+            let only_for = ResponseSelector::Path(Pattern::parse(pattern).unwrap());
+            headers.set(name, text("1"), Some(only_for)).unwrap();
+        }
     });
     rules.file_fields.add(ResponseSelector::Path(Pattern::parse("*.txt").unwrap()), "max-age=60").unwrap();
     let served = TestServer::new(vec![rules]);
@@ -61,6 +65,8 @@ fn header_edits_apply_to_every_status() {
             );
             assert_eq!(response.values("x-more"), if by_route { &["1", "2"][..] } else { &["1"] }, "{target} {round}");
             assert_eq!(response.field("accept-ranges"), None, "{target}");
+            let only_for = ["x-any", "x-text", "x-invalid"].map(|name| response.field(name).is_some());
+            assert_eq!(only_for, [true, target.ends_with(".txt"), target == "/%zz"], "{target} {round}");
             assert_eq!(response.field("cache-control"), of_file.then_some("max-age=60"), "{target} {lines:?} {round}");
         }
         let parts = served.get_with("/a.txt", &["Range: bytes=2-3,5-6"]);

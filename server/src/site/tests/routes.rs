@@ -191,7 +191,7 @@ fn static_responses_and_denials() {
 #[test]
 fn a_route_that_denies_in_dry_run_mode_counts_and_is_passed_over() {
     let folder = SiteDirectory::new(&[("a.txt", "a")]);
-    let (first, second) = (Arc::<DenialCounter>::default(), Arc::<DenialCounter>::default());
+    let (first, second) = (DenialCounter::default(), DenialCounter::default());
     let served = TestServer::one(vec![
         route("/*", Action::DryRunDeny(first.clone())),
         route("/a.txt", Action::DryRunDeny(second.clone())),
@@ -213,7 +213,7 @@ fn a_route_that_denies_in_dry_run_mode_counts_and_is_passed_over() {
 
 #[test]
 fn content_beyond_a_limit_in_dry_run_mode_is_counted_and_permitted() {
-    let dry_run = Arc::new(BodyDryRun::new(5));
+    let dry_run = Arc::new(BodyDryRun::new(5, DenialCounter::default()));
     let limited =
         Route { body_bytes_max: 8, body_dry_run: Some(dry_run.clone()), ..route("/limited", respond_with("done")) };
     let served = TestServer::one(vec![limited]);

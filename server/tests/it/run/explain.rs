@@ -2,7 +2,8 @@
 
 use crate::support::backend::Backend;
 use crate::support::configured::{Folder, get, request};
-use crate::support::program::{Exit, run_to_exit, selvedge_command};
+use crate::support::program::{Exit, Program, run_to_exit, selvedge_command};
+use crate::support::tls::Authority;
 use crate::support::wait::wait_until;
 use serde_json::Value;
 
@@ -133,7 +134,18 @@ fn hosts_without_a_site_and_invalid_requests_are_explained() {
     assert!(lines.contains(expected) && lines.ends_with("= no response\n"), "{lines}");
     folder.configure(SITES);
     let lines = explained(&folder, &["http://a.example/", "-H", "Host: a b"]);
-    assert!(lines.ends_with("= 400 Bad Request: the host is invalid\n"), "{lines}");
+    let expected = "= 400 Bad Request: the host is invalid\n  content-type: text/html; charset=utf-8\n  vary: accept\n";
+    assert!(lines.ends_with(expected), "{lines}");
+    for (url, more, refusal) in [
+        ("http://a.example/%zz", &[][..], "400"),
+        ("http://a.example/../x", &[], "400"),
+        ("http://a.example/page.html", &["-X", "DELETE"], "this method is not allowed here: 405"),
+        ("http://a.example/page.html", &["-X", "BREW"], "this method is not implemented here: 501"),
+    ] {
+        let lines = explained(&folder, &[&[url], more].concat());
+        let refused: Vec<_> = lines.lines().filter(|line| line.starts_with("! response ")).collect();
+        assert!(refused.len() == 1 && refused[0].ends_with(refusal), "{lines}");
+    }
     for (words, expected) in [
         (&["explain", "a.example/x"][..], "a URL without a scheme"),
         (&["explain", "http://a.example/", "-H", "Content-Length: 3"], "only requests without content"),
@@ -144,16 +156,120 @@ fn hosts_without_a_site_and_invalid_requests_are_explained() {
     }
 }
 
+/// Compares the fields of an explanation with those of the response of the running server. The engine adds some of them.
+fn assert_as_received(folder: &Folder, program: &Program, target: &str, lines: &[&str]) {
+    const OF_ENGINE: [&str; 5] = ["date", "server", "content-length", "transfer-encoding", "connection"];
+    let response = request(&mut program.connect(), "a.example", &format!("GET {target}"), lines);
+    let received = response.fields.iter().filter(|(name, _)| !OF_ENGINE.contains(&&**name));
+    let mut received: Vec<_> = received.map(|(name, value)| (name.clone(), value.clone())).collect();
+    if let Some((_, policy)) = received.iter_mut().find(|(name, _)| name == "content-security-policy")
+        && let Some((_, rest)) = policy.clone().split_once("script-src 'nonce-")
+    {
+        *policy = policy.replace(rest.split('\'').next().unwrap(), "NONCE");
+    }
+    let url = format!("http://a.example{target}");
+    let fields = lines.iter().flat_map(|line| ["-H", *line]);
+    let words: Vec<_> = ["explain", &*url, "--running", "--json"].into_iter().chain(fields).collect();
+    let done = command(folder, &words);
+    let json: Value = serde_json::from_str(&done.out).unwrap_or_else(|_| panic!("no JSON: {done:?}"));
+    let explained = json["response"]["fields"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let mut explained: Vec<_> = explained.map(|field| (text(&field[0]), text(&field[1]))).collect();
+    received.sort();
+    explained.sort();
+    assert_eq!(
+        (json["response"]["status"].as_u64(), &explained),
+        (Some(response.status.into()), &received),
+        "{target} {lines:?}"
+    );
+}
+
+#[test]
+fn an_explanation_has_the_fields_of_the_response() {
+    let folder = Folder::new(
+        "site \"a.example\" {\n\
+         compress #true\n\
+         header-add \"X-Css\" \"1\" for=\"*.css\"\n\
+         header-add \"X-Api\" \"1\" for=\"/api/*\"\n\
+         route \"/m\" { metrics; }\n\
+         route \"/s\" { status-page public=#true; }\n\
+         route \"/own\" { status-page public=#true; header \"Content-Security-Policy\" \"default-src 'self'\"; }\n\
+         route \"/*\" { respond 200 \"in\"; }\n}\n",
+    );
+    let program = folder.serve();
+    for target in ["/m", "/s", "/own", "/x", "/api/x"] {
+        for lines in [&[][..], &["Accept-Encoding: gzip"], &["Accept: application/openmetrics-text"]] {
+            assert_as_received(&folder, &program, target, lines);
+        }
+    }
+    for target in ["/%zz", "/api/%00", "/%2e%2e/x.css"] {
+        assert_as_received(&folder, &program, target, &[]);
+    }
+    for lines in [&["Expect: x"][..], &["Expect: x", "Accept: application/json"], &["A b: c"]] {
+        assert_as_received(&folder, &program, "/x", lines);
+    }
+    program.stop();
+}
+
 #[test]
 fn the_explanation_is_json_on_request() {
     let folder = sites();
     let done = command(&folder, &["explain", "http://a.example/old/x", "--json"]);
     let json: Value = serde_json::from_str(&done.out).expect("it is JSON");
     assert_eq!((json["site"].as_str(), json["route"].as_str()), (Some("a.example"), Some("/old/*")));
+    assert_eq!(json["route_name"], "/old/*");
     assert_eq!(json["response"]["status"], 301);
     let action = json["steps"].as_array().unwrap().iter().find(|step| step["stage"] == "action").unwrap();
     assert_eq!((action["verdict"].as_str(), action["line"].as_u64()), (Some("yes"), Some(15)));
     assert_eq!(action["file"].as_str(), folder.path("selvedge.kdl").to_str());
+}
+
+#[test]
+fn a_route_has_its_name_and_a_client_the_reason_why_it_is_that() {
+    let folder = Folder::new(
+        "trusted-proxies \"127.0.0.0/8\"\n\
+         site \"a\" { route \"/api/*\" \"/v1/*\" { name \"api\"; header \"ETag\" \"\\\"1\\\"\"; respond 200; }; }\n",
+    );
+    let lines = explained(&folder, &["http://a/v1/x"]);
+    for expected in [
+        "- route    api, /api/*: the path is another one (selvedge.kdl:4)\n",
+        "+ route    api, /v1/*: the path /v1/x matches (selvedge.kdl:4)\n",
+        "  client   127.0.0.1, the trusted proxy, because it names no client in X-Forwarded-For (selvedge.kdl:3)\n",
+        "  etag: \"1\"\n",
+    ] {
+        assert!(lines.contains(expected), "missing: {expected}\n{lines}");
+    }
+    let lines = explained(&folder, &["http://a/v1/x", "-H", "X-Forwarded-For: 192.0.2.1"]);
+    assert!(lines.contains("192.0.2.1, as the trusted proxy 127.0.0.1 states in X-Forwarded-For"), "{lines}");
+    let lines = explained(&folder, &["http://a/v1/x", "--client", "192.0.2.1"]);
+    assert!(lines.contains("192.0.2.1, because it is no trusted proxy"), "{lines}");
+    let json = command(&folder, &["explain", "http://a/v1/x", "--json"]).out;
+    let json: Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!((json["route"].as_str(), json["route_name"].as_str()), (Some("/v1/*"), Some("api")));
+}
+
+#[test]
+fn fields_that_a_proxy_adds_are_in_the_explanation_and_meet_expectations() {
+    let backend = Backend::start();
+    let text = |value: &str| {
+        format!(
+            "upstream \"u\" {{ server \"http://{}\"; balance \"sticky\" cookie=\"server\"; }}\n\
+             site \"a\" {{\n\
+             route \"/*\" {{ proxy \"u\" {{ header-down \"X-Down\" \"d\"; header-down-add \"X-More\" \"{{path}}\"; }}; }}\n\
+             expect \"/x\" {{ header \"X-Down\" \"{value}\"; header \"X-More\" \"/x\"; }}\n}}\n",
+            backend.address()
+        )
+    };
+    let folder = Folder::new(&text("d"));
+    assert_eq!(command(&folder, &["check"]).err, "");
+    let json = command(&folder, &["explain", "http://a/x", "--json"]).out;
+    let json: Value = serde_json::from_str(&json).expect("it is JSON");
+    let fields = json["response"]["fields"].as_array().unwrap();
+    let names: Vec<_> = fields.iter().map(|field| field[0].as_str().unwrap()).collect();
+    assert_eq!(names, ["set-cookie", "x-down", "x-more"], "{json}");
+    folder.configure(&text("\\\"d\\\""));
+    let refused = command(&folder, &["check"]).err;
+    assert!(refused.contains(r#"expected X-Down "\"d\"", and it is "d""#), "{refused}");
 }
 
 #[test]
@@ -350,6 +466,48 @@ fn a_reload_that_does_not_meet_an_expectation_changes_nothing() {
 }
 
 #[test]
+fn clients_over_their_rate_do_not_decide_whether_a_reload_is_taken() {
+    let folder = Folder::new(
+        "site \"a\" { route \"/*\" { rate-limit 1 per=\"1h\"; respond 200; }; expect \"/x\" status=200; }\n",
+    );
+    let program = folder.serve();
+    assert_eq!([0; 2].map(|_| get(&program, "a", "/x").status), [200, 429]);
+    assert!(command(&folder, &["explain", "http://a/x", "--running"]).out.contains("\n= 429 "));
+    let done = command(&folder, &["reload"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    program.stop();
+}
+
+#[test]
+fn an_expectation_at_a_listener_with_the_other_scheme_is_a_problem_and_reports_are_bounded() {
+    let site = "site \"a\" { certificate \"a.pem\"; route \"/*\" { respond 200; }; }\n";
+    let text = |expectations: &str| format!("listen \"127.0.0.1:4443\" tls=#true\n{expectations}{site}");
+    let folder = Folder::new(&text(""));
+    let (chain, key) = Authority::new().certificate(&["a"]);
+    folder.write("a.pem", &(chain + &key));
+    assert_eq!(command(&folder, &["check"]).code, Some(0), "{:?}", command(&folder, &["check"]));
+    for (expectation, problem) in [
+        ("http://a:4443/", "127.0.0.1:4443 has TLS, so a plain request gets 400"),
+        ("GET / HTTP/1.1", "`/ HTTP/1.1` has a space"),
+    ] {
+        folder.configure(&text(&format!("expect \"{expectation}\" status=200\n")));
+        let refused = command(&folder, &["check"]);
+        assert!(refused.err.contains(problem), "{refused:?}");
+    }
+    folder.configure(&text(&"expect \"https://a:4443/\" status=201\n".repeat(300)));
+    let refused = command(&folder, &["check"]).err;
+    assert!(refused.contains("\n100 problems\n"), "{refused}");
+    assert_eq!(refused.matches("  = 200 OK\n").count(), 10);
+    for (words, expected) in [
+        (&["explain", "http://a/", "--tls", "a"][..], "need a URL with https"),
+        (&["explain", "http://a/", "--dump", "x"], "--dump"),
+    ] {
+        let refused = command(&folder, words);
+        assert!(refused.code != Some(0) && refused.err.contains(expected), "{refused:?}");
+    }
+}
+
+#[test]
 fn changes_are_named_before_and_after_a_reload() {
     let folder = Folder::new(EXPECTING);
     let program = folder.serve();
@@ -371,4 +529,50 @@ before respond 200 \"in\" content-type=\"text/plain; charset=utf-8\"
     program.stop();
     let absent = command(&folder, &["check", "--diff"]);
     assert!(absent.code == Some(1) && absent.err.contains("cannot reach a server at "), "{absent:?}");
+}
+
+#[test]
+fn settings_that_need_a_restart_are_compared_with_those_of_the_start() {
+    let text = |server: &str| format!("{server}\n{EXPECTING}");
+    let folder = Folder::new(&text(""));
+    let program = folder.serve();
+    let socket = folder.path("moved.sock");
+    let changed = text(&format!(
+        "supervision {{ restarts-max 7; }}\ncontrol \"{}\"\nlimits {{ connections-max 100; }}",
+        socket.display()
+    ));
+    folder.configure(&changed);
+    let unreachable = command(&folder, &["check", "--diff"]);
+    assert!(unreachable.code == Some(1) && unreachable.err.contains("--control PATH"), "{unreachable:?}");
+    let control = folder.path("selvedge.sock").display().to_string();
+    let compare = || {
+        let compared = command(&folder, &["check", "--diff", "--control", &control]);
+        assert_eq!(compared.code, Some(0), "{compared:?}");
+        compared.out
+    };
+    let before = compare();
+    for expected in [
+        "changes to control, supervision, connections-max take effect after a restart\n",
+        "  supervision: now restarts-max 7, before restarts-max ",
+        "  limits: new: connections-max 100\n",
+        &format!("  now control \"{}\", before control ", socket.display()),
+    ] {
+        assert!(before.contains(expected), "missing: {expected}\n{before}");
+    }
+    let reload = || {
+        let words = ["reload", "--control", &control];
+        let reloaded = command(&folder, &words);
+        assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+        reloaded.out
+    };
+    let notice = "changes to control, supervision, connections-max take effect after a restart\n";
+    for _ in 0..2 {
+        let reloaded = reload();
+        assert!(reloaded.contains(notice), "{reloaded}");
+        assert_eq!(compare(), before, "a reload does not change what a restart changes");
+    }
+    folder.configure(&text(""));
+    assert_eq!(compare(), "the running server has these settings\n");
+    assert!(reload().contains("the settings are unchanged"));
+    program.stop();
 }

@@ -75,7 +75,7 @@ fn an_expectation_needs_a_listener_that_takes_its_request() {
     let refused = command(&folder(&unmet), &["check"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     for expected in [
-        "GET http://a.test:8443/: expected status 200, and it is 400\n",
+        "GET http://a.test:8443/: expected status 200, and it is 400: the client sent plain HTTP to a TLS port\n",
         "! listener 127.0.0.1:8443 has TLS, so a plain request gets 400 (selvedge.kdl:2)\n",
         "GET http://a.test/: the request gets no response: listener none has port 80, so the request reaches no site\n",
         "GET http://a.test:8080/: the request gets a response\n",

@@ -7,6 +7,7 @@ use crate::support::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -92,6 +93,7 @@ fn the_last_requests_are_shown_and_selected() {
         (&["--status", "403"], &["/x"]),
         (&["--site", "b.example"], &["/app/3", "/x"]),
         (&["--route", "all"], &["/1"]),
+        (&["--route", "/*"], &["/1"]),
         (&["--client", "127.0.0.0/8", "-n", "1"], &[begin]),
         (&["--client", "::1"], &[]),
         (&["--reason", "denied", "--status", "400-499"], &["/x"]),
@@ -110,7 +112,35 @@ fn the_last_requests_are_shown_and_selected() {
         text.contains(" GET /app/3 127.0.0.1") && text.contains(&expected) && text.contains(", first byte "),
         "{text}"
     );
+    let mistaken = run_to_exit(selvedge_command().args(["last", "5xx"]));
+    assert!(mistaken.code == Some(1) && mistaken.err.contains("`--status 5xx` selects by status"), "{mistaken:?}");
     assert_eq!(last(&folder, &["--client", "::1"]).out, "no request is recorded that fits\n");
+    program.stop();
+}
+
+#[test]
+fn requests_that_rules_would_refuse_are_found_even_if_they_fail() {
+    // Closed at the end of the statement.
+    let gone = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it is bound");
+    let folder = Folder::new(&format!(
+        "site \"a\" {{\n    route \"/app/*\" {{ ip-access dry-run=#true {{ allow \"10.0.0.0/8\"; }}; proxy \"http://{gone}\"; }}\n    \
+         route \"/rate\" {{ ip-access dry-run=#true {{ allow \"10.0.0.0/8\"; }}; rate-limit 1 per=\"1h\"; respond 200; }}\n    \
+         route \"/x\" {{ deny dry-run=#true; }}\n    route \"/*\" {{ respond 200; }}\n}}\n"
+    ));
+    let program = folder.serve();
+    for (target, status) in [("/app/1", 502), ("/rate", 200), ("/rate?2", 429), ("/x", 200), ("/y", 200)] {
+        assert_eq!(get(&program, "a", target).status, status, "{target}");
+    }
+    let all = records_when(&folder, &[], 5);
+    let refused: Vec<_> = all.iter().map(|record| record["dry_run"] == true).collect();
+    assert_eq!(refused, [false, true, true, true, true], "{all:?}");
+    let selected = records(&folder, &["--dry-run"]);
+    assert_eq!(targets(&selected), ["/x", "/rate", "/rate", "/app/1"]);
+    assert_eq!(selected[1]["reason"], "the client exceeds its rate limit", "that of the rule that refuses it");
+    let text = last(&folder, &["--dry-run"]).out;
+    let ends = ["denied by a route (dry run)", "the client exceeds its rate limit, dry run"];
+    assert!(text.lines().zip(ends).all(|(line, end)| line.contains(end)), "{text}");
+    assert_eq!(text.matches("dry run").count(), 4, "once on a line: {text}");
     program.stop();
 }
 

@@ -3,7 +3,7 @@
 use crate::support::backend::Backend;
 use crate::support::client::{Client, Response};
 use crate::support::configured::{Folder, get, request};
-use crate::support::program::Program;
+use crate::support::program::{Program, run_to_exit, selvedge_command};
 use crate::support::wait::wait_until;
 use std::net::{SocketAddr, TcpListener};
 
@@ -111,6 +111,28 @@ fn a_client_chooses_the_format() {
 }
 
 #[test]
+fn clients_that_send_no_request_do_not_keep_scrapers_away() {
+    let text = "metrics \"127.0.0.2:0\"\nlog { error \"error.log\"; }\nsite \"a\" { route \"/*\" { respond 200; }; }\n";
+    let folder = Folder::new(text);
+    let program = folder.serve();
+    let address = metrics_address(&program);
+    let half_sent = |_| {
+        let mut client = Client::connect(address);
+        client.send(b"GET /metrics HTTP/1.1\r\nHost: a\r\n");
+        client
+    };
+    let mut clients: Vec<Client> = Vec::new();
+    wait_until("the log reports that connections were closed for new ones", || {
+        // More than the listener serves at once.
+        clients.extend((0..40).map(half_sent));
+        assert_eq!(scrape(address, &[]).status, 200);
+        let log = std::fs::read_to_string(folder.path("error.log")).unwrap_or_default();
+        log.contains(" warn MetricsConnectionsEvicted: clients have all 32 connections").then_some(())
+    });
+    program.stop();
+}
+
+#[test]
 fn the_action_of_a_route_has_its_access_rules() {
     let backend = Backend::start();
     let folder = Folder::new(&format!(
@@ -142,6 +164,65 @@ fn the_action_of_a_route_has_its_access_rules() {
 }
 
 #[test]
+fn requests_at_once_beyond_a_limit_in_dry_run_mode_are_counted_and_served() {
+    let text = "site \"a\" {\n    route \"/metrics\" { metrics; }\n    \
+        route \"/slow/*\" { requests-at-once-max 1 dry-run=#true; respond 200 \"ok\"; }\n}\n";
+    let folder = Folder::new(text);
+    let program = folder.serve();
+    assert_eq!(get(&program, "a", "/slow/alone").status, 200);
+    let counted = r#"selvedge_dry_run_refusals_total{site="a",rule="requests-at-once-max"}"#;
+    assert_eq!(value(get(&program, "a", "/metrics").text(), counted), 0.0);
+    // The content of these requests never ends, so they stay in progress.
+    let mut in_progress = Vec::new();
+    wait_until("a request beside another one is counted", || {
+        let mut client = program.connect();
+        client.send("POST /slow/a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx");
+        in_progress.push(client);
+        assert_eq!(get(&program, "a", "/slow/b").status, 200, "nothing is refused");
+        (value(get(&program, "a", "/metrics").text(), counted) > 0.0).then_some(())
+    });
+    let last = || {
+        let reason = "too many requests of this client at once (dry run)";
+        let control = folder.path("selvedge.sock");
+        run_to_exit(selvedge_command().args(["last", "--reason", reason, "--control"]).arg(control)).out
+    };
+    let shown = wait_until("the flight recorder shows a request that was served", || {
+        assert_eq!(get(&program, "a", "/slow/b").status, 200, "nothing is refused");
+        Some(last()).filter(|text| text.contains(" 200 "))
+    });
+    assert!(shown.contains(" GET /slow/b ") && !shown.contains("/slow/alone"), "{shown}");
+    drop(in_progress);
+    program.stop();
+}
+
+#[test]
+fn requests_beyond_an_observed_adaptive_limit_are_counted_and_forwarded() {
+    let backend = Backend::start();
+    let server = format!("http://{}", backend.address());
+    let folder = Folder::new(&format!(
+        "upstream \"u\" {{ server \"{server}\"; adaptive \"observe\"; }}\n\
+         site \"a\" {{\n    route \"/metrics\" {{ metrics; }}\n    route \"/*\" {{ proxy \"u\"; }}\n}}\n"
+    ));
+    let program = folder.serve();
+    let counted = format!("selvedge_upstream_dry_run_refusals_total{{upstream=\"u\",server=\"{server}\"}}");
+    assert_eq!(get(&program, "a", "/one").status, 200);
+    assert_eq!(value(get(&program, "a", "/metrics").text(), &counted), 0.0);
+    let mut at_work = Vec::new();
+    wait_until("a request beyond the limit is counted", || {
+        // The first limit is 32.
+        for _ in 0..40 {
+            let mut client = program.connect();
+            client.send("GET /events HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(client.receive_head().map(|response| response.status), Some(200), "nothing is refused");
+            at_work.push(client);
+        }
+        (value(get(&program, "a", "/metrics").text(), &counted) > 0.0).then_some(())
+    });
+    drop(at_work);
+    program.stop();
+}
+
+#[test]
 fn an_address_in_use_is_reported_at_its_setting() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound");
@@ -153,4 +234,44 @@ fn an_address_in_use_is_reported_at_its_setting() {
         std::fs::read_dir(folder.path(".")).expect("the folder is there").map(|entry| entry.expect("it is read"));
     let dumps = names.filter(|entry| entry.file_name().to_string_lossy().starts_with("selvedge-last-"));
     assert_eq!(dumps.count(), 0, "a process that was never ready has no requests");
+}
+
+#[test]
+fn counts_of_dry_runs_and_upstreams_outlive_changed_settings() {
+    let backend = Backend::start();
+    let text = |period: &str, network: &str, weight: u32| {
+        format!(
+            "metrics \"127.0.0.2:0\"\nlog {{ error \"error.log\"; }}\nupstream \"app\" {{ server \"http://{}\" weight={weight}; }}\n\
+             site \"a.example\" {{\n    rate-limit 1 per=\"{period}\" dry-run=#true\n    ip-access dry-run=#true {{ allow \"{network}\"; }}\n    \
+             body-bytes-max \"1B\" dry-run=#true\n    route \"/deny\" {{ deny dry-run=#true; }}\n    route \"/*\" {{ proxy \"app\"; }}\n}}\n",
+            backend.address()
+        )
+    };
+    let folder = Folder::new(&text("1h", "10.0.0.0/8", 1));
+    let program = folder.serve();
+    let address = metrics_address(&program);
+    let send = || {
+        let mut client = program.connect();
+        client.send("POST /deny HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+        assert_eq!(client.receive("POST").expect("it is complete").status, 200);
+    };
+    let server = format!("upstream=\"app\",server=\"http://{}\"", backend.address());
+    let count_of = |rule: &str| format!("selvedge_dry_run_refusals_total{{site=\"a.example\",rule=\"{rule}\"}}");
+    let tries = format!("selvedge_upstream_tries_total{{{server}}}");
+    let times = format!("selvedge_upstream_response_seconds_count{{{server}}}");
+    (0..3).for_each(|_| send());
+    for number in [3.0, 4.0] {
+        for rule in ["ip-access", "deny", "body-bytes-max"] {
+            scrape_when(address, &count_of(rule), number);
+        }
+        scrape_when(address, &tries, number);
+        scrape_when(address, &times, number);
+        // The first request of each limit is within the rate.
+        scrape_when(address, &count_of("rate-limit"), 2.0);
+        folder.configure(&text("2h", "10.0.0.0/9", 2));
+        assert_eq!(folder.run("reload").code, Some(0));
+        if number < 4.0 {
+            send();
+        }
+    }
 }

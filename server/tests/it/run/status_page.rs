@@ -102,6 +102,25 @@ fn events_follow_each_other_until_a_reload_or_a_stop() {
 }
 
 #[test]
+fn readers_at_one_moment_share_a_page_and_a_text_of_metrics() {
+    let folder =
+        Folder::new("site \"a\" {\n    route \"/page\" { status-page; }\n    route \"/metrics\" { metrics; }\n}\n");
+    let program = folder.serve();
+    for path in ["/page", "/metrics"] {
+        let mut clients: Vec<_> = (0..40).map(|_| program.connect()).collect();
+        for client in &mut clients {
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        }
+        for client in &mut clients {
+            let response = client.receive("GET").expect("it responds");
+            assert_eq!(response.status, 200, "{path}");
+            assert!(!response.text().is_empty(), "{path}");
+        }
+    }
+    program.stop();
+}
+
+#[test]
 fn streams_are_bounded() {
     let folder = Folder::new(SITE);
     let program = folder.serve();

@@ -18,6 +18,7 @@ mod upstreams;
 use children::{Receiver, SelvedgeProcess};
 use load::Load;
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -100,6 +101,17 @@ fn folder() -> Result<PathBuf, String> {
     folder.canonicalize().map_err(absent)
 }
 
+/// Returns the command that sets the variables of the configuration in another shell; `None` if all have their defaults.
+fn export_command(variables: impl Iterator<Item = (OsString, OsString)>) -> Option<String> {
+    let of_configuration = |(name, value): (OsString, OsString)| {
+        let name = name.into_string().ok().filter(|name| name.starts_with("OBSERVED_") && name != "OBSERVED_FOLDER")?;
+        Some(format!(" {name}={}", value.into_string().ok()?))
+    };
+    let mut set: Vec<_> = variables.filter_map(of_configuration).collect();
+    set.sort_unstable();
+    (!set.is_empty()).then(|| format!("export{}", set.concat()))
+}
+
 /// Prints a line for the reader of the example.
 #[expect(clippy::print_stdout, reason = "the example tells what to look at")]
 fn print_line(line: &str) {
@@ -110,11 +122,14 @@ fn print_line(line: &str) {
 fn print_guide(program: &Path, configuration: &Path, addresses: &Addresses) {
     let (program, conf) = (program.display(), configuration.display());
     let Addresses { site, metrics, .. } = addresses;
+    if let Some(command) = export_command(env::vars_os()) {
+        print_line(&format!("In another shell, the commands below need these variables:\n  {command}"));
+    }
     for (what, how) in [
         ("the live page", format!("http://{site}/status")),
         ("metrics, for Prometheus", format!("http://{metrics}/metrics")),
         ("failed requests", format!("{program} last --status 5xx {conf}")),
-        ("what limits would refuse", format!("{program} last --reason 'dry run' {conf}")),
+        ("what limits would refuse", format!("{program} last --dry-run {conf}")),
         ("why a request gets its status", format!("{program} explain http://{site}/private/ledger {conf}")),
         ("why it got it, by its ID in last", format!("{program} explain --request ID --config {conf}")),
         ("the expectations", format!("{program} check {conf}")),

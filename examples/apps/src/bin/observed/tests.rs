@@ -1,5 +1,6 @@
 //! Tests of the parts that need no server program. `checks/observed.py` runs the whole example.
 
+use crate::export_command;
 use crate::load::{LoadClient, LoadRequest};
 use crate::upstreams::{Behaviour, Upstreams};
 use std::io;
@@ -25,6 +26,18 @@ fn the_second_server_follows_its_pattern() {
         };
         assert_eq!(outcome.map_err(|error| error.kind()), expected, "request {number}");
     }
+}
+
+#[test]
+fn commands_in_another_shell_need_the_variables_of_the_configuration() {
+    let set = |variables: &[(&str, &str)]| {
+        export_command(variables.iter().map(|(name, value)| ((*name).into(), (*value).into())))
+    };
+    assert_eq!(set(&[("PATH", "/bin"), ("OBSERVED_FOLDER", "/tmp/copy")]), None);
+    assert_eq!(
+        set(&[("OBSERVED_SITE", "127.0.0.1:30080"), ("PATH", "/bin"), ("OBSERVED_RATE", "5")]).as_deref(),
+        Some("export OBSERVED_RATE=5 OBSERVED_SITE=127.0.0.1:30080")
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(crate) struct ServerStatus {
     pub(crate) at_work: u32,
     /// Requests that wait for a place at this server, because a cookie names it.
     pub(crate) waiting: u32,
-    /// Failed requests and checks since the group began.
+    /// Failed requests and checks since the process began.
     pub(crate) failures: u64,
     /// Requests since then that the adaptive limit would have held back, if that only observes.
     pub(crate) beyond_limit: u64,
@@ -53,7 +53,7 @@ pub(crate) enum ServerCondition {
 
 /// Counts a try of a server, and how long the head of its response took if one has arrived.
 pub(in crate::site::proxy) fn count_try(upstream: &Upstream, server: usize, response_time: Option<Duration>) {
-    let server = &upstream.servers[server];
+    let server = &upstream.servers[server].counters;
     server.tries.fetch_add(1, Ordering::Relaxed);
     response_time.iter().for_each(|time| server.response_times.count_shared(*time));
 }
@@ -74,10 +74,10 @@ impl Upstream {
             },
             at_work: state.places.at_work(),
             waiting: state.queue.waiting(),
-            failures: state.failures.load(Ordering::Relaxed),
+            failures: state.counters.failures.load(Ordering::Relaxed),
             beyond_limit: state.places.beyond_observed(),
-            tries: state.tries.load(Ordering::Relaxed),
-            response_times: state.response_times.totals(),
+            tries: state.counters.tries.load(Ordering::Relaxed),
+            response_times: state.counters.response_times.totals(),
         });
         UpstreamStatus { name: self.rules.name.to_string(), waiting: self.queue.waiting(), servers: servers.collect() }
     }
