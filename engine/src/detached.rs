@@ -74,7 +74,7 @@ mod tests {
         let line = RequestLine { method: b"GET", target: target.as_bytes(), version: Version::Http11 };
         let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
         let peer = "192.0.2.1:4711".parse().unwrap();
-        let tls = Some(TlsInfo::assumed(Some("example.com"), 7));
+        let tls = Some(TlsInfo::assumed(Some("example.com"), 7, Some("CN=alice")));
         DetachedRequest { line, fields, peer, tls }.build(&MessageLimits::default())
     }
 
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(request.field("accept"), Some(&b"text/html"[..]));
         assert_eq!(request.client().to_string(), "192.0.2.1");
         let tls = request.tls().unwrap();
-        assert_eq!((tls.server_name(), tls.host_tag()), (Some("example.com"), 7));
+        assert_eq!((tls.server_name(), tls.host_tag(), tls.peer_subject()), (Some("example.com"), 7, Some("CN=alice")));
         assert!(request.received_at().unix_time > 1_600_000_000);
     }
 

@@ -51,12 +51,13 @@ impl TlsInfo {
     }
 
     /// Creates what a handshake with this server name would agree on, for a request that does not arrive over a
-    /// connection.
-    pub fn assumed(server_name: Option<&str>, host_tag: u32) -> Self {
+    /// connection. A client with a certificate has its subject.
+    pub fn assumed(server_name: Option<&str>, host_tag: u32, peer_subject: Option<&str>) -> Self {
         let facts = TlsFacts {
             version: "TLSv1.3",
             server_name: server_name.map(|name| name.to_ascii_lowercase().into()),
             host_tag,
+            peer_subject: peer_subject.map(Into::into),
             ..TlsFacts::default()
         };
         Self(Arc::new(facts))

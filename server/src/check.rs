@@ -129,7 +129,7 @@ fn stated_routes(requirements: &[MachineRequirement]) -> usize {
 /// Reads a configuration, checks its requirements, and compiles it.
 pub(crate) fn read(file: &Path) -> Result<(Configuration, Compiled), Refusal> {
     let mut configuration = reload::read(file, CheckScope::All)?;
-    match compile::compile(&configuration, &CarriedState::default(), &Disk) {
+    match compile::compile(&configuration, &CarriedState::of_command(), &Disk) {
         Ok(compiled) => Ok((configuration, compiled)),
         Err(problems) => Err(Refusal::of(problems, &mut configuration)),
     }

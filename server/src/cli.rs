@@ -244,6 +244,10 @@ pub(crate) struct ExplainArgs {
     #[arg(long = "tls", value_name = "NAME")]
     pub(crate) server_name: Option<String>,
 
+    /// Subject of a certificate of the client, such as "CN=alice", whose issuer the server trusts [default: no certificate]
+    #[arg(long, value_name = "SUBJECT")]
+    pub(crate) client_certificate: Option<String>,
+
     /// Explain by the configuration of the running server, whose control socket the file names
     #[arg(long)]
     pub(crate) running: bool,

@@ -1,9 +1,9 @@
 //! Tries the expectations of a configuration.
 
 use crate::compile::{self, CarriedState};
-use crate::config::model::{Expectation, quote};
+use crate::config::model::{Expectation, Switch, quote};
 use crate::config::{Configuration, MachineRequirementKind, Problem, Span};
-use crate::explanation::{ExplainRequest, Explainable, ExplainedResponse, Explanation, explain};
+use crate::explanation::{Arrival, ExplainRequest, Explainable, ExplainedResponse, Explanation, explain};
 use crate::preflight::Disk;
 use std::path::Path;
 
@@ -59,17 +59,21 @@ fn request(expectation: &Expectation) -> ExplainRequest {
         fields: expectation.request_fields.clone(),
         client: expectation.client,
         server_name: None,
+        client_certificate: expectation.client_certificate.clone(),
+        arrival: Arrival::AtPort,
     }
 }
 
 /// Returns what differs from an expectation, in words.
 fn differences(expectation: &Expectation, explanation: &Explanation) -> Vec<String> {
     let mut differences = Vec::new();
-    if let Some(refusal) = explanation.refusal_of_listener() {
-        differences.push(refusal.to_owned());
-    }
     let (status, fields) = match &explanation.response {
-        ExplainedResponse::NoResponse => return vec!["the request gets no response".to_owned()],
+        ExplainedResponse::NoResponse if expectation.response == Switch::Off => return differences,
+        ExplainedResponse::NoResponse => {
+            let why = explanation.steps.last().map(|step| format!(": {} {}", step.stage, step.text));
+            return vec![format!("the request gets no response{}", why.unwrap_or_default())];
+        }
+        _ if expectation.response == Switch::Off => return vec!["the request gets a response".to_owned()],
         ExplainedResponse::Response { status, fields, .. } => (Some(*status), fields),
         ExplainedResponse::Produced { fields, .. } => (None, fields),
     };
@@ -109,7 +113,9 @@ mod tests {
             method: "GET".to_owned(),
             url: RequestUrl::parse("https://a/").unwrap(),
             client: None,
+            client_certificate: None,
             request_fields: Vec::new(),
+            response: Switch::On,
             status: Some(301),
             location: Some("/b".to_owned()),
             content_type: None,
@@ -139,9 +145,10 @@ mod tests {
                 "expected X-A \"1\", and it is missing"
             ]
         );
-        assert_eq!(
-            differences(&expectation(), &explanation(ExplainedResponse::NoResponse)),
-            ["the request gets no response"]
-        );
+        let none = explanation(ExplainedResponse::NoResponse);
+        assert_eq!(differences(&expectation(), &none), ["the request gets no response"]);
+        let of_none = Expectation { response: Switch::Off, ..expectation() };
+        assert_eq!(differences(&of_none, &none), [""; 0]);
+        assert_eq!(differences(&of_none, &other), ["the request gets a response"]);
     }
 }

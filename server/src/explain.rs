@@ -4,7 +4,7 @@ use crate::check::{print_refusal, read};
 use crate::cli::ExplainArgs;
 use crate::config_path;
 use crate::control_client;
-use crate::explanation::{ExplainRequest, Explainable, explain};
+use crate::explanation::{Arrival, ExplainRequest, Explainable, explain};
 use crate::last_requests;
 use crate::log::print_line;
 use crate::process::{self, ControlCommand, StatusFormat};
@@ -58,6 +58,7 @@ fn request(options: &ExplainArgs) -> Result<ExplainRequest, String> {
         None => options.url.clone().unwrap_or_default(),
     };
     let client = recorded.as_ref().map(|recorded| recorded.client);
+    let arrival = if recorded.is_some() { Arrival::Earlier } else { Arrival::AtPort };
     let method = recorded.map(|recorded| recorded.method);
     Ok(ExplainRequest {
         method: options.method.clone().or(method).unwrap_or_else(|| "GET".to_owned()),
@@ -65,6 +66,8 @@ fn request(options: &ExplainArgs) -> Result<ExplainRequest, String> {
         fields: options.fields.clone(),
         client: options.client.or(client),
         server_name: options.server_name.clone(),
+        client_certificate: options.client_certificate.clone(),
+        arrival,
     })
 }
 

@@ -165,6 +165,12 @@ impl CarriedState {
         Self { automatic, resolver, cgi, cookie_secret, metrics, recorder, exporter, status_feed, ..earlier }
     }
 
+    /// Creates the state of a command that does not serve. Of a random name, an explanation has a placeholder.
+    #[cfg(feature = "program")]
+    pub(crate) fn of_command() -> Self {
+        Self { via: ViaName::placeholder(), ..Self::default() }
+    }
+
     /// Returns the live page of this configuration.
     #[cfg(feature = "program")]
     pub(super) fn status_page(&self) -> StatusPage {

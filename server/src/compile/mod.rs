@@ -48,7 +48,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 #[cfg(feature = "program")]
-pub(crate) use tls::{SiteHosts, approval, read_authorities, read_secrets, site_of_handshake};
+pub(crate) use tls::{SiteHosts, approval, needs_approval, read_authorities, read_secrets, site_of_handshake};
 #[cfg(feature = "program")]
 pub(crate) use traces::collector;
 

@@ -70,6 +70,14 @@ struct FurtherNames {
     configured: HashSet<String>,
 }
 
+impl FurtherNames {
+    /// Whether a name of the site is neither configured nor covered by a configured wildcard.
+    fn needs_approval(&self, name: &str) -> bool {
+        let wildcard = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+        !self.configured.contains(name) && wildcard.is_none_or(|wildcard| !self.configured.contains(&wildcard))
+    }
+}
+
 impl std::fmt::Debug for SiteHosts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SiteHosts({})", self.hosts.len())
@@ -88,12 +96,8 @@ impl SelectHost for SiteHosts {
     fn prepare(&self, offer: &ClientOffer<'_>) -> Option<Preparation> {
         let name = offer.server_name.filter(|_| !offer.is_acme_challenge)?;
         let site = self.table.site_with_name(Some(name))? as usize;
-        let FurtherNames { approval, configured } = self.approvals.get(site)?.as_ref()?;
-        let by_wildcard = || configured.contains(&format!("*.{}", name.split_once('.')?.1)).then_some(());
-        match configured.contains(name) || by_wildcard().is_some() {
-            true => None,
-            false => self.automatic.as_ref()?.prepare(name, approval),
-        }
+        let further = self.approvals.get(site)?.as_ref().filter(|further| further.needs_approval(name))?;
+        self.automatic.as_ref()?.prepare(name, &further.approval)
     }
 }
 
@@ -113,6 +117,12 @@ fn site_of_name(table: &RouteTable, without_name: Option<u32>, server_name: Opti
 fn site_without_name(sites: &[model::Site]) -> Option<u32> {
     let has_address = |site: &model::Site| site.names.iter().any(is_address);
     sites.iter().position(has_address).and_then(|site| u32::try_from(site).ok())
+}
+
+/// Whether `on-demand-certificates` of the site decides about a handshake with this server name.
+pub(crate) fn needs_approval(site: &model::Site, acme: &model::Acme, server_name: &str) -> bool {
+    let name = server_name.to_ascii_lowercase();
+    approval_of(site, acme).is_some_and(|further| further.needs_approval(&name))
 }
 
 fn approval_of(site: &model::Site, acme: &model::Acme) -> Option<FurtherNames> {

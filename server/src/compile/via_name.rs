@@ -15,6 +15,11 @@ impl Default for ViaName {
 }
 
 impl ViaName {
+    /// Creates a name for a command that forwards no requests, with a placeholder for the digits.
+    pub(super) fn placeholder() -> Self {
+        Self(ViaPseudonym::new("selvedge-ID").expect("letters and a hyphen are a token"))
+    }
+
     /// Returns the name.
     pub(super) fn pseudonym(&self) -> ViaPseudonym {
         self.0.clone()

@@ -2,16 +2,16 @@
 //! configuration states it. The request runs through the service of the sites with a recorder. Nothing is sent, counted or
 //! logged.
 
+mod arrival;
 mod explained;
 mod output;
 mod places;
 
 pub(crate) use explained::{Explainable, ExplainedResponse, Explanation};
 
-use crate::compile::{self, Compiled};
+use crate::compile::Compiled;
 use crate::config::Configuration;
-use crate::config::model::{ClientCertificatesMode, Listener, Settings, SiteTls, Switch};
-use crate::config::value::Address;
+use crate::config::model::{Settings, Switch};
 use crate::site::{Producer, SiteService, StepVerdict};
 use crate::syntax::RequestUrl;
 use explained::PlacedStep;
@@ -29,9 +29,6 @@ use std::thread;
 /// The port of the client. Port 0 would be that of a Unix socket.
 const CLIENT_PORT: u16 = 49_152;
 
-/// The stage of the first step.
-const LISTENER: &str = "listener";
-
 /// The stack of the thread that runs the request: that of a worker.
 const STACK_BYTES: usize = 2 << 20;
 
@@ -46,6 +43,18 @@ pub(crate) struct ExplainRequest {
     pub(crate) client: Option<IpAddr>,
     /// The server name of the TLS handshake; the host of the URL by default.
     pub(crate) server_name: Option<String>,
+    /// The subject of the client's certificate. The server trusts its issuer.
+    pub(crate) client_certificate: Option<String>,
+    pub(crate) arrival: Arrival,
+}
+
+/// How a request arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Arrival {
+    /// At the port of the URL.
+    AtPort,
+    /// It has arrived earlier. Neither the listener nor the certificate of the client is known.
+    Earlier,
 }
 
 /// Explains a request.
@@ -69,23 +78,27 @@ fn explain_here(of: &Explainable, request: &ExplainRequest) -> Result<Explanatio
     if let Some((name, _)) = request.fields.iter().find(|(name, _)| is_framing(name)) {
         return Err(format!("{name}: only requests without content can be explained"));
     }
+    if url.scheme() == Scheme::Http && (request.server_name.is_some() || request.client_certificate.is_some()) {
+        return Err("a server name and a certificate of the client need a URL with https".to_owned());
+    }
     let client = request.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let mut explanation = Explanation {
         request: format!("{} {url} from {client}", request.method),
         site: None,
         route: None,
         route_name: None,
-        steps: vec![of.listener_step(&url)],
+        steps: Vec::new(),
         response: ExplainedResponse::NoResponse,
     };
+    if let Some(refusal) = of.arrive(&url, request.arrival, &mut explanation) {
+        explanation.response = refusal;
+        return Ok(explanation);
+    }
     let tls = match url.scheme() {
-        Scheme::Http if request.server_name.is_some() => {
-            return Err("a server name of a handshake needs a URL with https".to_owned());
-        }
         Scheme::Http => None,
         Scheme::Https => {
             let name = request.server_name.as_deref().or_else(|| Some(url.host()).filter(|host| !is_address(host)));
-            let (info, step) = of.handshake(name);
+            let (info, step) = of.handshake(name, request);
             explanation.steps.push(step);
             match info {
                 Some(info) => Some(info),
@@ -124,12 +137,6 @@ fn detached<'a>(
 }
 
 impl Explanation {
-    /// Returns why the listener at the port of the request does not take it, in words.
-    pub(crate) fn refusal_of_listener(&self) -> Option<&str> {
-        let refused = |step: &&PlacedStep| step.stage == LISTENER && step.verdict == StepVerdict::Denied;
-        self.steps.iter().find(refused).map(|step| &*step.text)
-    }
-
     /// Takes a refusal of a head with these fields as the response.
     fn refuse(&mut self, reject: Reject, fields: &[(String, String)]) {
         let status = reject.status().code();
@@ -151,61 +158,6 @@ impl Explainable {
             limits: compiled.limits.message,
             https_port: configured_https_port(&configuration.settings),
         }
-    }
-
-    /// Returns the step about the listener that the request arrives at.
-    fn listener_step(&self, url: &RequestUrl) -> PlacedStep {
-        let listeners = self.settings.listeners.iter().enumerate();
-        let at_port: Vec<_> = listeners.filter(|(_, listener)| port_of(listener) == Some(url.port())).collect();
-        let tls = Switch::from(url.scheme() == Scheme::Https);
-        let (with, otherwise) = match tls {
-            Switch::On => ("with TLS", "has no TLS, so a handshake fails there; what follows is as if it had"),
-            Switch::Off => {
-                ("without TLS", "has TLS, so a plain request gets 400 there; what follows is as if it had none")
-            }
-        };
-        let (verdict, text, number) = match at_port.iter().find(|(_, listener)| listener.tls == tls).or(at_port.first())
-        {
-            Some((number, listener)) if listener.tls == tls => {
-                (StepVerdict::Yes, format!("{} {with}", listener.address), Some(*number))
-            }
-            Some((number, listener)) => {
-                (StepVerdict::Denied, format!("{} {otherwise}", listener.address), Some(*number))
-            }
-            None => {
-                (StepVerdict::No, format!("none at port {} {with}; what follows is as if one were", url.port()), None)
-            }
-        };
-        let place = number.and_then(|number| self.places.top("listen", number)).map(|placed| placed.place().into());
-        PlacedStep { stage: LISTENER, verdict, text, place }
-    }
-
-    /// Returns what the handshake with a server name agrees on, and the step about it. `None`: it fails.
-    fn handshake(&self, name: Option<&str>) -> (Option<TlsInfo>, PlacedStep) {
-        let site = compile::site_of_handshake(&self.table, &self.settings.sites, name);
-        let tag = site.map_or(0, |site| self.table.host_tag(site));
-        let place = site.and_then(|site| self.places.top("site", site as usize)).map(|placed| placed.place().into());
-        let named = match name {
-            Some(name) => format!("the server name {}", name.escape_debug()),
-            None => "no server name".to_owned(),
-        };
-        let (info, verdict, text) = match (site, tag) {
-            (Some(site), 1..) => {
-                let site = &self.settings.sites[site as usize];
-                let text = format!("{named}: the certificate of the site {}{}", site.names[0], assumptions(&site.tls));
-                (Some(TlsInfo::assumed(name, tag)), StepVerdict::Yes, text)
-            }
-            (Some(site), 0) => {
-                let site = &self.settings.sites[site as usize].names[0];
-                (
-                    None,
-                    StepVerdict::Denied,
-                    format!("{named}: the site {site} has no certificate, so the handshake fails"),
-                )
-            }
-            (None, _) => (None, StepVerdict::Denied, format!("{named}: no site has it, so the handshake fails")),
-        };
-        (info, PlacedStep { stage: "tls", verdict, text, place })
     }
 
     /// Runs a request through the service of the sites.
@@ -240,34 +192,9 @@ fn explained_response(response: &Response, producer: Option<Producer>) -> Explai
     }
 }
 
-/// Returns what an explanation assumes of a handshake, in words.
-fn assumptions(tls: &SiteTls) -> String {
-    let approval = match &tls.on_demand {
-        Some(_) => ", if `on-demand-certificates` approves the name, which is not asked here",
-        None => "",
-    };
-    let clients = match tls.client_certificates.as_ref().map(|clients| clients.mode) {
-        Some(ClientCertificatesMode::Required) => {
-            "; a client without a certificate gets no handshake, and one whose certificate has no subject is assumed"
-        }
-        Some(ClientCertificatesMode::Optional) => "; a client without a certificate is assumed",
-        None => "",
-    };
-    format!("{approval}{clients}")
-}
-
-/// Returns the port of a listener, if its address has one.
-fn port_of(listener: &Listener) -> Option<u16> {
-    match &listener.address {
-        Address::Inet(address) => Some(address.port()),
-        Address::Name { port, .. } => Some(*port),
-        Address::Unix(_) | Address::Inherited(_) => None,
-    }
-}
-
 /// Returns the port of the first listener with TLS. A socket without a port has that of https.
 pub(crate) fn configured_https_port(settings: &Settings) -> Option<u16> {
     const HTTPS_PORT: u16 = 443;
     let mut with_tls = settings.listeners.iter().filter(|listener| listener.tls == Switch::On);
-    with_tls.next().map(|listener| port_of(listener).unwrap_or(HTTPS_PORT))
+    with_tls.next().map(|listener| listener.address.port().unwrap_or(HTTPS_PORT))
 }

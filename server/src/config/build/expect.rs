@@ -2,7 +2,7 @@
 
 use super::values::status;
 use super::{Builder, MachineRequirementKind};
-use crate::config::model::{Expectation, SiteTls, Switch};
+use crate::config::model::{Expectation, Listener, SiteTls, Switch};
 use crate::config::position::Span;
 use crate::config::problem::Problem;
 use crate::config::tree::{Block, Item, SpannedValue};
@@ -54,8 +54,12 @@ fn expectation(
         ));
     }
     let url = match (url.starts_with('/'), site) {
+        _ if url.contains(' ') => Err(ValueError::new(
+            format!("a space in `{}`", url.escape_debug()),
+            "write %20 for it; the request has no version of HTTP",
+        )),
         (false, _) => RequestUrl::parse(url),
-        (true, Some(site)) => url_of_site(site, url, Switch::from(builder.has_tls)),
+        (true, Some(site)) => url_of_site(site, url, &builder.listeners),
         (true, None) => {
             Err(ValueError::new("a path outside of a site", "write a URL as in \"https://example.com/path\""))
         }
@@ -74,26 +78,34 @@ fn expectation(
         method: method.to_owned(),
         url,
         client: item.property("client").map(client).transpose()?,
+        client_certificate: text("client-certificate"),
         request_fields: fields("request-header"),
+        response: Switch::from(item.required("response").flag()),
         status: item.property("status").map(status),
         location: text("location"),
         content_type: text("content-type"),
         fields: fields("header"),
     };
-    let expects_fields = expectation.location.is_some() || expectation.content_type.is_some();
-    if expectation.status.is_none() && !expects_fields && expectation.fields.is_empty() && !item.has_problem {
-        let what = "an expectation that every response meets";
-        return Err((item.at, ValueError::new(what, "write, for example, status=200")));
-    }
-    Ok(expectation)
+    let expects_fields =
+        expectation.location.is_some() || expectation.content_type.is_some() || !expectation.fields.is_empty();
+    let problem = match (expectation.response, expectation.status.is_some() || expects_fields) {
+        (Switch::On, false) => ("an expectation that every response meets", "write, for example, status=200"),
+        (Switch::Off, true) => ("`response=#false` beside what a response has", "remove one of them"),
+        _ => return Ok(expectation),
+    };
+    if item.has_problem { Ok(expectation) } else { Err((item.at, ValueError::new(problem.0, problem.1))) }
 }
 
-/// Returns the URL of a path of a site.
-fn url_of_site(site: ExpectingSite<'_>, path: &str, listeners_tls: Switch) -> Result<RequestUrl, ValueError> {
+/// Returns the URL of a path of a site. Its port is the usual one, or that of the first listener if none has the usual one.
+fn url_of_site(site: ExpectingSite<'_>, path: &str, listeners: &[Listener]) -> Result<RequestUrl, ValueError> {
     let has_certificate = !site.tls.certificates.is_empty() || site.tls.automatic == Switch::On;
-    let scheme = if has_certificate && listeners_tls == Switch::On { "https" } else { "http" };
+    let has_tls = has_certificate && listeners.iter().any(|listener| listener.tls == Switch::On);
+    let (scheme, usual) = if has_tls { ("https", 443) } else { ("http", 80) };
+    let of_scheme = listeners.iter().filter(|listener| listener.tls == Switch::from(has_tls));
+    let ports: Vec<_> = of_scheme.map(|listener| listener.address.port().unwrap_or(usual)).collect();
+    let port = ports.first().filter(|_| !ports.contains(&usual)).unwrap_or(&usual);
     match site.names.first() {
-        Some(HostName::Exact(name)) => RequestUrl::parse(&format!("{scheme}://{name}{path}")),
+        Some(HostName::Exact(name)) => RequestUrl::parse(&format!("{scheme}://{name}:{port}{path}")),
         _ => {
             let instead = format!("write the whole URL, such as \"{scheme}://example.com{path}\"");
             Err(ValueError::new("the first name of the site is a wildcard", instead))

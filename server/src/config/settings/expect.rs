@@ -19,6 +19,18 @@ pub(super) const SETTINGS: &[Setting] = &[
             property("location", ValueKind::Text, DefaultValue::Effect("any"), "The value of `Location`."),
             property("content-type", ValueKind::Text, DefaultValue::Effect("any"), "The value of `Content-Type`."),
             property("client", ValueKind::Text, DefaultValue::Effect("127.0.0.1"), "The address of the client."),
+            property(
+                "client-certificate",
+                ValueKind::Text,
+                DefaultValue::Effect("no certificate"),
+                "The subject of the client's certificate, whose issuer the server trusts.",
+            ),
+            property(
+                "response",
+                ValueKind::Flag,
+                DefaultValue::Text("#true"),
+                "#false: the client gets none, because the handshake fails or no listener has the port.",
+            ),
         ])
         .opens(BlockKind::Expect)
         .repeatable()
@@ -26,8 +38,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details(
             "`selvedge check` tries each of them, and so does a reload before it puts a configuration into force. A response \
              that differs is a problem, with the explanation of `selvedge explain`: see docs/explain.md. The request is a \
-             method and a URL; without a method it is GET. In a site, a path is enough: the host is the first name of the \
-             site, which then is no wildcard, and the scheme is https if the site has certificates. Nothing is sent: the \
+             method and a URL; without a method it is GET. In a site, a path is enough. The host is then the first name of the \
+             site, which must not be a wildcard; the scheme is https if the site has certificates, and the port is that of a \
+             listener. The port of a URL has to be that of a listener: if clients use another one, whose connections are \
+             forwarded to it, `request-header \"Host\"` has what they send. Nothing is sent: the \
              response of a server or script has no status here. Most expectations: 10,000. A start does not try them, and \
              neither does a reload for which a new process is needed.",
         )

@@ -30,13 +30,19 @@ impl Address {
         }
     }
 
+    /// Returns the port. `None` if the address has none, or if it is known only when the server listens.
+    pub(crate) fn port(&self) -> Option<u16> {
+        match self {
+            Self::Inet(address) => Some(address.port()),
+            Self::Name { port, .. } => Some(*port),
+            Self::Unix(_) | Self::Inherited(_) => None,
+        }
+        .filter(|port| *port > 0)
+    }
+
     /// Whether the port is that of https.
     pub(crate) fn has_https_port(&self) -> bool {
-        match self {
-            Self::Inet(address) => address.port() == HTTPS_PORT,
-            Self::Name { port, .. } => *port == HTTPS_PORT,
-            Self::Unix(_) | Self::Inherited(_) => false,
-        }
+        self.port() == Some(HTTPS_PORT)
     }
 }
 

@@ -125,12 +125,14 @@ fn hosts_without_a_site_and_invalid_requests_are_explained() {
     let folder = sites();
     let lines = explained(&folder, &["http://c.example/"]);
     assert!(lines.contains("! site     no site has this host name\n= 421 Misdirected Request"), "{lines}");
-    let lines = explained(&folder, &["http://a.example:8080/quiet"]);
-    assert!(lines.starts_with("- listener none at port 8080 without TLS; what follows is as if one were\n"), "{lines}");
+    let with_tls = "listen \"127.0.0.1:443\" tls=#true\nsite \"c.example\" { route \"/*\" { respond 200; }; }\n";
+    let without = SITES.replace("root \"site\"", "root \"site\"\nautomatic-certificate #false");
+    folder.write("selvedge.kdl", &format!("{with_tls}{without}"));
     let lines = explained(&folder, &["https://a.example/"]);
     let expected =
         "! tls      the server name a.example: the site a.example has no certificate, so the handshake fails";
     assert!(lines.contains(expected) && lines.ends_with("= no response\n"), "{lines}");
+    folder.configure(SITES);
     let lines = explained(&folder, &["http://a.example/", "-H", "Host: a b"]);
     let expected = "= 400 Bad Request: the host is invalid\n  content-type: text/html; charset=utf-8\n  vary: accept\n";
     assert!(lines.ends_with(expected), "{lines}");

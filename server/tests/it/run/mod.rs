@@ -4,6 +4,7 @@ mod changed_access;
 mod configurations;
 mod example;
 mod explain;
+mod explain_arrival;
 mod gateway;
 mod last;
 mod metrics;
