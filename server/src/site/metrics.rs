@@ -1,6 +1,6 @@
 //! The action that responds with the metrics of the server. What formats them is another part of the program.
 
-use super::methods::{placeholder_content, respond_to_method};
+use super::methods::respond_to_method;
 use selvedge::{Request, Response, StatusCode, spawn_blocking};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -84,13 +84,9 @@ impl MetricsSlot {
         spawn_blocking(move || at_work.0.text(format)).await.flatten()
     }
 
-    /// Returns the response to a request that is only explained, with content in place of the metrics. Formats nothing.
+    /// Returns the response to a request that is only explained. Formats nothing.
     pub(super) fn explain(request: &Request) -> Response {
-        respond_to_method(request).unwrap_or_else(|| {
-            let mut response = MetricsFormat::of(request).response();
-            response.body = placeholder_content();
-            response
-        })
+        respond_to_method(request).unwrap_or_else(|| MetricsFormat::of(request).response())
     }
 
     /// Responds with the metrics. A thread for calls that block formats them.
