@@ -178,7 +178,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details("A route with conditions in `when` before the one for all requests leaves out what the conditions name.")
         .example("route \"/health\" { log #false; respond 200 \"ok\"; }\nroute \"/*\" { log #true status=\"400-599\"; files; }"),
     setting(ROUTE, "name", "Name of the route in metrics and in the flight recorder.")
-        .arguments(&[one("name", ValueKind::Text)])
+        .arguments(&[one("name", ValueKind::Label)])
         .if_absent("its first pattern")
         .details("Routes of a site with one name are counted together: [metrics.md](metrics.md).")
         .example("route \"/api/*\" \"/v2/*\" { name \"api\"; proxy \"localhost:9000\"; }"),
