@@ -26,22 +26,11 @@ impl Compiler<'_> {
             Some((same, limiter)) if *same == text => limiter.clone(),
             _ => {
                 let most = u32::try_from(limit.connections_max).unwrap_or(u32::MAX);
-                let denials = self.denial_counter(None, "connections-per-client-max");
+                let denials = denial_counter(self, None, "connections-per-client-max");
                 ConnectionLimiter::new(most, exempt.clone(), mode(limit.enforcement), denials)
             }
         };
         self.carried.connections = Some((text, limiter));
-    }
-
-    /// Returns the counter of a kind of rules in dry-run mode of a site, or of the server. The next configurations continue
-    /// with it, whatever else changes.
-    pub(super) fn denial_counter(&mut self, site: Option<usize>, rule: &'static str) -> DenialCounter {
-        let name = site.map(|site| self.settings().sites[site].names[0].to_string());
-        let key = (name, rule);
-        let known = self.carried.denials.get(&key).or_else(|| self.earlier.denials.get(&key)).cloned();
-        let counter = known.unwrap_or_default();
-        self.carried.denials.insert(key, counter.clone());
-        counter
     }
 
     /// Compiles the access rules of a site, by its number, or of a route of it. `of` identifies it, and `places` are positions
@@ -54,13 +43,13 @@ impl Compiler<'_> {
     ) -> AccessRules {
         AccessRules {
             ip_access: settings.ip_access.as_ref().map(|rules| {
-                let denials = self.denial_counter(Some(site), "ip-access");
+                let denials = denial_counter(self, Some(site), "ip-access");
                 ip_filter(rules, denials)
             }),
             rate_limit: settings.rate_limit.as_ref().and_then(|limit| self.rate_limiter(limit, (site, of), places)),
             requests_at_once: settings.requests_at_once.as_ref().map(|limit| {
                 let most = u32::try_from(limit.connections_max).unwrap_or(u32::MAX);
-                let denials = self.denial_counter(Some(site), "requests-at-once-max");
+                let denials = denial_counter(self, Some(site), "requests-at-once-max");
                 ConnectionLimiter::new(most, Vec::new(), mode(limit.enforcement), denials)
             }),
             basic_auth: settings.basic_auth.as_ref().and_then(|auth| self.basic_authenticator(auth, site, places)),
@@ -106,7 +95,7 @@ impl Compiler<'_> {
         places: &[MachineRequirementKind],
     ) -> Option<Arc<RateLimiter>> {
         let text = format!("{of} {limit:?}");
-        let denials = self.denial_counter(Some(site), "rate-limit");
+        let denials = denial_counter(self, Some(site), "rate-limit");
         if let Some(limiter) = self.carried.rates.get(&text).or_else(|| self.earlier.rates.get(&text)).cloned() {
             self.carried.rates.insert(text, limiter.clone());
             return Some(limiter);
@@ -151,7 +140,7 @@ impl Compiler<'_> {
         site: usize,
         places: &[MachineRequirementKind],
     ) -> Option<Arc<GuessLimiter>> {
-        let denials = self.denial_counter(Some(site), "basic-auth");
+        let denials = denial_counter(self, Some(site), "basic-auth");
         let model::BasicAuth { realm, file, wrong_max, wrong_time, enforcement, .. } = auth;
         let text = format!("{realm} {file:?} {wrong_max} {wrong_time:?} {enforcement:?}");
         let known = self.carried.guesses.get(&text).or_else(|| self.earlier.guesses.get(&text)).cloned();
@@ -207,6 +196,17 @@ impl Compiler<'_> {
         }
         self.problems.extend(written.map(|at| Problem::with_suggestion(at, problem.to_string(), String::new())));
     }
+}
+
+/// Returns the counter of a kind of rules in dry-run mode of a site, or of the server. The next configurations continue with
+/// it, whatever else changes.
+pub(super) fn denial_counter(compiler: &mut Compiler<'_>, site: Option<usize>, rule: &'static str) -> DenialCounter {
+    let name = site.map(|site| compiler.settings().sites[site].names[0].to_string());
+    let key = (name, rule);
+    let (carried, earlier) = (&compiler.carried.denials, &compiler.earlier.denials);
+    let counter = carried.get(&key).or_else(|| earlier.get(&key)).cloned().unwrap_or_default();
+    compiler.carried.denials.insert(key, counter.clone());
+    counter
 }
 
 fn ip_filter(rules: &model::IpAccess, denials: DenialCounter) -> Arc<IpFilter> {

@@ -1,5 +1,6 @@
 //! Compiles the actions of routes.
 
+use super::access::denial_counter;
 #[cfg(feature = "program")]
 use super::gateway::gateway;
 #[cfg(feature = "program")]
@@ -28,7 +29,7 @@ impl Compiler<'_> {
                 let deny = self.checked(at, DenyResponse::new(*status))?;
                 match enforcement {
                     Enforcement::Enforce => Action::Deny(deny),
-                    Enforcement::DryRun => Action::DryRunDeny(self.denial_counter(Some(at.site), "deny")),
+                    Enforcement::DryRun => Action::DryRunDeny(denial_counter(self, Some(at.site), "deny")),
                 }
             }
             #[cfg(feature = "program")]

@@ -1,5 +1,6 @@
 //! Compiles sites and their routes.
 
+use super::access::denial_counter;
 use super::headers::header_edits;
 use super::{Compiler, RouteIndex};
 use crate::config::MachineRequirementKind;
@@ -78,7 +79,7 @@ impl<'a> Compiler<'a> {
         #[cfg(not(feature = "program"))]
         let lease = None;
         let body_dry_run = route.body_limit.dry_run_bytes_max.map(|bytes_max| {
-            Arc::new(BodyDryRun::new(bytes_max, self.denial_counter(Some(at.site), "body-bytes-max")))
+            Arc::new(BodyDryRun::new(bytes_max, denial_counter(self, Some(at.site), "body-bytes-max")))
         });
         // Tag 0 means no route.
         let tag = u32::try_from(at.route + 1).expect("a site has fewer routes");

@@ -7,7 +7,7 @@ use crate::config::model::{self, Adaptive, ProxyProtocol, UpstreamProtocol};
 use crate::config::value::{ServerAddress, ServerPlace, ServerScheme};
 use crate::site::{
     AdaptiveMode, AddressCell, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, ProxyHeaderVersion,
-    ServerRules, StickyRules, Upstream, UpstreamRules,
+    ServerRules, StickyRules, Upstream, UpstreamRules, continue_counters,
 };
 use selvedge::client::{Address, ClientTimeouts, ClientTls, Protocol};
 use selvedge::tls::{ClientTlsBuilder, RootCertificates};
@@ -53,11 +53,10 @@ pub(super) fn upstreams(compiler: &mut Compiler<'_>) {
             Some(known) => known.upstream.clone(),
             None => match upstream_rules(compiler, (number, settings), files) {
                 Some(rules) => {
-                    let upstream = Upstream::new(rules);
-                    Arc::new(match compiler.earlier.upstreams.get(&settings.name) {
-                        Some(earlier) => upstream.counting_on(&earlier.upstream),
-                        None => upstream,
-                    })
+                    let mut upstream = Upstream::new(rules);
+                    let earlier = compiler.earlier.upstreams.get(&settings.name);
+                    earlier.iter().for_each(|earlier| continue_counters(&mut upstream, &earlier.upstream));
+                    Arc::new(upstream)
                 }
                 None => continue,
             },

@@ -8,6 +8,7 @@ use crate::site::StepVerdict;
 use crate::syntax::RequestUrl;
 use selvedge::proto::head::Scheme;
 use selvedge::service::TlsInfo;
+use std::collections::BTreeSet;
 
 impl Explainable {
     /// Adds the step about the listener that a request arrives at. Returns what the client gets in place of the response of
@@ -33,13 +34,23 @@ impl Explainable {
                 (StepVerdict::Denied, format!("{} {what}", listener.address), Some(number), Some(refusal))
             }
             (None, Arrival::AtPort) => {
-                let text = format!("none has port {}, so the request reaches no site", url.port());
+                let text = format!("none has port {}, but {}; the request reaches no site", url.port(), self.ports());
                 (StepVerdict::Denied, text, None, Some(ExplainedResponse::NoResponse))
             }
         };
         let place = number.and_then(|number| self.places.top("listen", number)).map(|placed| placed.place().into());
         explanation.steps.push(PlacedStep { stage: "listener", verdict, text, place });
         refusal
+    }
+
+    /// Returns the ports of all listeners, in words.
+    fn ports(&self) -> String {
+        let ports = self.settings.listeners.iter().filter_map(|listener| listener.address.port());
+        let ports: BTreeSet<_> = ports.collect();
+        match ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ") {
+            ports if ports.is_empty() => "Unix sockets or ports that are not known".to_owned(),
+            ports => ports,
+        }
     }
 
     /// Returns the listener at a port, and its number: one with or without TLS as it should be, if it exists. A listener

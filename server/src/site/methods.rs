@@ -1,12 +1,9 @@
 //! Handles what all routes with files share: request content, methods, directories without a trailing slash.
 
-use bytes::Bytes;
 use selvedge::proto::head::Expectation;
 use selvedge::proto::path::SafePath;
-use selvedge::service::{Body, Chunks, ContentError, StreamError, UNIX_PEER};
+use selvedge::service::{ContentError, UNIX_PEER};
 use selvedge::{Method, Request, Response, StatusCode};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 /// Content up to this length is read and discarded. For longer content the engine sends the response and then
 /// closes the connection.
@@ -51,18 +48,6 @@ pub(super) fn respond_to_method(request: &Request) -> Option<Response> {
             refused.field("allow", ALLOW)
         }
     })
-}
-
-/// Returns content in place of a text that is not made for a request that is only explained. Its length is not known, so
-/// that its coding is decided as that of a long text.
-pub(super) fn placeholder_content() -> Body {
-    struct NoChunks;
-    impl Chunks for NoChunks {
-        fn poll_chunk(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-            Poll::Ready(None)
-        }
-    }
-    Body::Stream { length: None, chunks: Box::pin(NoChunks) }
 }
 
 /// How a request for a directory without its trailing slash is redirected.

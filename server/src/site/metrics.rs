@@ -1,6 +1,6 @@
 //! The action that responds with the metrics of the server. What formats them is another part of the program.
 
-use super::methods::{placeholder_content, respond_to_method};
+use super::methods::respond_to_method;
 use super::shared_work::SharedWork;
 use bytes::Bytes;
 use selvedge::proto::encoding::{Quality, parse_quality};
@@ -98,13 +98,9 @@ impl MetricsSlot {
         shared.value(move || slot.call.get()?(format).map(Bytes::from)).await
     }
 
-    /// Returns the response to a request that is only explained, with content in place of the metrics. Formats nothing.
+    /// Returns the response to a request that is only explained. Formats nothing.
     pub(super) fn explain(request: &Request) -> Response {
-        respond_to_method(request).unwrap_or_else(|| {
-            let mut response = MetricsFormat::of(request).response();
-            response.body = placeholder_content();
-            response
-        })
+        respond_to_method(request).unwrap_or_else(|| MetricsFormat::of(request).response())
     }
 
     /// Responds with the metrics. A thread for calls that block formats them.

@@ -72,7 +72,7 @@ pub(crate) use metrics::{MetricsFormat, MetricsSlot};
 pub(crate) use proxy::{
     AdaptiveMode, AddressCell, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, HostPolicy, PathPolicy,
     ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerCondition, ServerRules,
-    ServerStatus, StickyRules, Upstream, UpstreamEvent, UpstreamRules, UrlRewriting, end_checks,
+    ServerStatus, StickyRules, Upstream, UpstreamEvent, UpstreamRules, UrlRewriting, continue_counters, end_checks,
 };
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;

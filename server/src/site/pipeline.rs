@@ -309,7 +309,7 @@ impl<'t> Pipeline<'t> {
     async fn metrics(&self, metrics: &Arc<MetricsSlot>, request: &Request) -> Response {
         match self.recorder() {
             None => Box::pin(metrics.respond(request)).await,
-            Some(_) => self.explained(MetricsSlot::explain(request)),
+            Some(_) => self.without_content(MetricsSlot::explain(request)),
         }
     }
 
@@ -318,7 +318,7 @@ impl<'t> Pipeline<'t> {
     async fn status_page(&self, page: &StatusPage, request: &Request) -> Response {
         match self.recorder() {
             None => Box::pin(page.respond(request)).await,
-            Some(_) => self.explained(StatusPage::explain(request)),
+            Some(_) => self.without_content(StatusPage::explain(request)),
         }
     }
 

@@ -11,10 +11,13 @@ const WAITING_MAX: usize = 256;
 /// The longest wait of a reader.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// Sends the value of an execution, once.
+type ValueSender<T> = watch::Sender<Option<T>>;
+
 /// Makes values on threads for calls that block, one at a time.
 pub(super) struct SharedWork<T> {
     /// The execution in progress, which owns the sender.
-    execution: Mutex<Weak<watch::Sender<Option<T>>>>,
+    execution: Mutex<Weak<ValueSender<T>>>,
     waiting: Semaphore,
 }
 
@@ -41,13 +44,13 @@ impl<T: Clone + Send + Sync + 'static> SharedWork<T> {
     }
 
     /// Joins the execution in progress. If none is, begins one and returns its sender.
-    fn join(&self) -> (watch::Receiver<Option<T>>, Option<Arc<watch::Sender<Option<T>>>>) {
+    fn join(&self) -> (watch::Receiver<Option<T>>, Option<Arc<ValueSender<T>>>) {
         let mut execution = self.execution.lock().unwrap_or_else(PoisonError::into_inner);
         // A value that is known is of a time before this reader.
         if let Some(sender) = execution.upgrade().filter(|sender| sender.borrow().is_none()) {
             return (sender.subscribe(), None);
         }
-        let sender = Arc::new(watch::Sender::new(None));
+        let sender = Arc::new(ValueSender::new(None));
         *execution = Arc::downgrade(&sender);
         (sender.subscribe(), Some(sender))
     }
@@ -78,7 +81,7 @@ mod tests {
 
     /// Polls a future once, and asserts that it is not complete.
     async fn begin<T>(mut future: Pin<&mut (impl Future<Output = T> + ?Sized)>) {
-        poll_fn(|cx| Poll::Ready(assert!(future.as_mut().poll(cx).is_pending()))).await;
+        assert!(poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! What makes the page and the events is another part of the program. One thread makes the events of all streams, once a
 //! second and only while a stream is open, so nothing of it runs on a worker.
 
-use super::methods::{placeholder_content, respond_to_method};
+use super::methods::respond_to_method;
 use super::shared_work::SharedWork;
 use bytes::Bytes;
 use selvedge::service::{Body, Chunks, ResponseLease, StreamError};
@@ -180,7 +180,7 @@ impl StatusPage {
     pub(super) fn explain(request: &Request) -> Response {
         respond_to_method(request).unwrap_or_else(|| match is_for_events(request) {
             true => event_stream(EventStream::default()),
-            false => html_response(NONCE_EXPLAINED, placeholder_content()),
+            false => html_response(NONCE_EXPLAINED, Body::Empty),
         })
     }
 

@@ -178,7 +178,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details("A route with conditions in `when` before the one for all requests leaves out what the conditions name.")
         .example("route \"/health\" { log #false; respond 200 \"ok\"; }\nroute \"/*\" { log #true status=\"400-599\"; files; }"),
     setting(ROUTE, "name", "Name of the route in metrics and in the flight recorder.")
-        .arguments(&[one("name", ValueKind::Text)])
+        .arguments(&[one("name", ValueKind::Label)])
         .if_absent("its first pattern")
         .details("Routes of a site with one name are counted together: [metrics.md](metrics.md).")
         .example("route \"/api/*\" \"/v2/*\" { name \"api\"; proxy \"localhost:9000\"; }"),
@@ -262,8 +262,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             "The page has rates, response times, connections, the slowest and the failed requests, upstreams, certificates, and \
              limits in dry-run mode. It works without JavaScript, too. Without `public=#true`, the route needs a rule about \
              clients, of its own or of its site: `basic-auth`, `ip-access` with `allow`, `client-certificates \"required\"`, or \
-             the condition `client` or `client-certificate`. If every listener has a loopback address and no proxy is trusted, it \
-             needs none. A process has at most 32 open pages: [metrics.md](metrics.md#the-live-page).",
+             the condition `client` or `client-certificate`. Networks that are all of IPv4 or all of IPv6 do not count. If every \
+             listener has a loopback address and no proxy is trusted, it needs none. A process has at most 32 open pages: [metrics.md](metrics.md#the-live-page).",
         )
         .example("route \"/status\" {\n    basic-auth file=\"admins.htpasswd\"\n    status-page\n}"),
 ];

@@ -23,7 +23,7 @@ pub(super) const SETTINGS: &[Setting] = &[
              header \"Authorization\" \"${COLLECTOR_KEY:-none}\"\n}",
         ),
     setting(TRACES, "service", "The name of this server among the services of a trace.")
-        .arguments(&[one("name", ValueKind::Text)])
+        .arguments(&[one("name", ValueKind::Label)])
         .default("selvedge"),
     setting(TRACES, "ratio", "The share of the traces that begin with this server, from 0 for none to 1 for all.")
         .arguments(&[one("ratio", ValueKind::Ratio)])

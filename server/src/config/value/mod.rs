@@ -40,6 +40,8 @@ pub(crate) enum ValueKind {
     /// A number from 0 to 1.
     Ratio,
     Text,
+    /// A name that reports show.
+    Label,
     Choice(&'static [&'static str]),
     /// Of a file or folder; a relative one starts at the folder of its configuration file.
     Path,
@@ -190,6 +192,7 @@ impl ValueKind {
             | Self::RequestFieldName
             | Self::FieldValue
             | Self::UserName
+            | Self::Label
             | Self::Flag
             | Self::Count { .. }
             | Self::Size { .. }
@@ -240,6 +243,7 @@ impl ValueKind {
             Self::FieldName | Self::RequestFieldName => "a field name",
             Self::FieldValue => "a field value",
             Self::UserName => "a user name",
+            Self::Label => "a name",
             Self::PasswordHash => "an argon2 or bcrypt hash",
             Self::LogTarget => "a log target",
             Self::LogFormat => "a log format",
@@ -379,6 +383,7 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::RequestFieldName => name::read_request_field_name(text),
         ValueKind::FieldValue => name::read_field_value(text).map(Value::Text),
         ValueKind::UserName => name::read_user_name(text),
+        ValueKind::Label => name::read_label(text),
         ValueKind::PasswordHash => name::read_password_hash(text),
         ValueKind::LogTarget => path::read_log_target(text, base).map(Value::LogTarget),
         ValueKind::Server => read_url(text, base).map(Value::Server),

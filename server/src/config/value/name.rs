@@ -226,6 +226,14 @@ pub(super) fn read_user_name(text: &str) -> Result<Value, ValueError> {
     Ok(Value::Text(text.to_owned()))
 }
 
+/// Reads a name that reports show. An empty one stands for none there, and control characters would forge lines.
+pub(super) fn read_label(text: &str) -> Result<Value, ValueError> {
+    match text.trim().is_empty() || text.contains(char::is_control) {
+        true => Err(ValueError::new("this is not a name", "a name is not empty, and has no control character")),
+        false => Ok(Value::Text(text.to_owned())),
+    }
+}
+
 /// Prefixes of supported hashes.
 const HASHES: [&str; 6] = ["$argon2id$", "$argon2i$", "$argon2d$", "$2y$", "$2b$", "$2a$"];
 

@@ -9,9 +9,12 @@ use crate::site::lookup::{FileLookup, FoundBy};
 use crate::site::route_table::{CacheScope, FoundRoute, Route};
 use crate::site::step_recorder::{Stage, StepOrigin, StepRecorder, StepVerdict};
 use crate::site::step_texts;
+use bytes::Bytes;
 use selvedge::proto::path::SafePath;
-use selvedge::service::{Body, LogRule};
-use selvedge::{Request, Response};
+use selvedge::service::{Body, Chunks, LogRule, StreamError};
+use selvedge::{Request, Response, StatusCode};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 impl<'t> Pipeline<'t> {
     /// Returns what records the steps; `None` for a request that is served.
@@ -126,9 +129,13 @@ impl<'t> Pipeline<'t> {
         }
     }
 
-    /// Returns the response of an action that is only explained, after its refusal is recorded.
-    pub(super) fn explained(&self, response: Response) -> Response {
+    /// Returns the response of an action whose content is not made for an explanation. It has content of unknown length, so
+    /// that the coding is decided as that of a long text. Records a refusal.
+    pub(super) fn without_content(&self, mut response: Response) -> Response {
         self.record_refusal(&response);
+        if response.status == StatusCode::OK && matches!(response.body, Body::Empty) {
+            response.body = Body::Stream { length: None, chunks: Box::pin(NoChunks) };
+        }
         response
     }
 
@@ -143,6 +150,15 @@ impl<'t> Pipeline<'t> {
             None => (StepVerdict::No, "cors: the request has no origin that may use the response".to_owned()),
         };
         recorder.step(Stage::Field, verdict, StepOrigin::Setting("cors"), text);
+    }
+}
+
+/// Content that is not made.
+struct NoChunks;
+
+impl Chunks for NoChunks {
+    fn poll_chunk(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        Poll::Ready(None)
     }
 }
 

@@ -40,4 +40,4 @@ pub(crate) use rules::{
     AdaptiveMode, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, ProxyHeaderVersion, ServerRules,
     StickyRules, UpstreamRules,
 };
-pub(crate) use upstream::{ServerChange, ServerCondition, ServerStatus, Upstream, UpstreamEvent};
+pub(crate) use upstream::{ServerChange, ServerCondition, ServerStatus, Upstream, UpstreamEvent, continue_counters};

@@ -190,16 +190,6 @@ impl Upstream {
         }
     }
 
-    /// Continues with the counters of an earlier group, for servers that it has, too.
-    pub(crate) fn counting_on(mut self, earlier: &Self) -> Self {
-        for (rules, server) in self.rules.servers.iter().zip(&mut self.servers) {
-            let Some(index) = earlier.rules.servers.iter().position(|known| known.name == rules.name) else { continue };
-            server.counters = earlier.servers[index].counters.clone();
-            server.places.count_on(&earlier.servers[index].places);
-        }
-        self
-    }
-
     /// Sets who receives changes of the servers, in place of an earlier one.
     pub(crate) fn set_observer(&self, observer: UpstreamObserver) {
         *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = Some(observer);
@@ -488,4 +478,4 @@ mod tests;
 
 pub(crate) use event::{ServerChange, UpstreamEvent, UpstreamObserver};
 pub(super) use status::count_try;
-pub(crate) use status::{ServerCondition, ServerStatus};
+pub(crate) use status::{ServerCondition, ServerStatus, continue_counters};

@@ -58,7 +58,10 @@ fn a_request_needs_a_listener_with_its_port_and_its_scheme() {
             "https://a.test:8080/",
             ["! listener 127.0.0.1:8080 has no TLS, so the handshake fails (selvedge.kdl:1)", "= no response"],
         ),
-        ("http://a.test/", ["! listener none has port 80, so the request reaches no site", "= no response"]),
+        (
+            "http://a.test/",
+            ["! listener none has port 80, but 8080, 8443; the request reaches no site", "= no response"],
+        ),
     ] {
         assert_lines(&folder, &[url], &expected);
     }
@@ -77,7 +80,7 @@ fn an_expectation_needs_a_listener_that_takes_its_request() {
     for expected in [
         "GET http://a.test:8443/: expected status 200, and it is 400: the client sent plain HTTP to a TLS port\n",
         "! listener 127.0.0.1:8443 has TLS, so a plain request gets 400 (selvedge.kdl:2)\n",
-        "GET http://a.test/: the request gets no response: listener none has port 80, so the request reaches no site\n",
+        "GET http://a.test/: the request gets no response: listener none has port 80, but 8080, 8443; the request reaches no site\n",
         "GET http://a.test:8080/: the request gets a response\n",
         "\n3 problems\n",
     ] {

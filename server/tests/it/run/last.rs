@@ -121,9 +121,9 @@ fn the_last_requests_are_shown_and_selected() {
 #[test]
 fn requests_that_rules_would_refuse_are_found_even_if_they_fail() {
     // Closed at the end of the statement.
-    let gone = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it is bound");
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it is bound");
     let folder = Folder::new(&format!(
-        "site \"a\" {{\n    route \"/app/*\" {{ ip-access dry-run=#true {{ allow \"10.0.0.0/8\"; }}; proxy \"http://{gone}\"; }}\n    \
+        "site \"a\" {{\n    route \"/app/*\" {{ ip-access dry-run=#true {{ allow \"10.0.0.0/8\"; }}; proxy \"http://{closed}\"; }}\n    \
          route \"/rate\" {{ ip-access dry-run=#true {{ allow \"10.0.0.0/8\"; }}; rate-limit 1 per=\"1h\"; respond 200; }}\n    \
          route \"/x\" {{ deny dry-run=#true; }}\n    route \"/*\" {{ respond 200; }}\n}}\n"
     ));

@@ -58,6 +58,15 @@ pub(in crate::site::proxy) fn count_try(upstream: &Upstream, server: usize, resp
     response_time.iter().for_each(|time| server.response_times.count_shared(*time));
 }
 
+/// Continues with the counters of an earlier group, for servers that it has, too.
+pub(crate) fn continue_counters(upstream: &mut Upstream, earlier: &Upstream) {
+    for (rules, server) in upstream.rules.servers.iter().zip(&mut upstream.servers) {
+        let Some(index) = earlier.rules.servers.iter().position(|known| known.name == rules.name) else { continue };
+        server.counters = earlier.servers[index].counters.clone();
+        server.places.count_on(&earlier.servers[index].places);
+    }
+}
+
 impl Upstream {
     /// Returns the state of the group and its servers.
     pub(crate) fn status(&self) -> UpstreamStatus {
