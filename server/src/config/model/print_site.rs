@@ -53,6 +53,11 @@ impl Site {
             })?;
         }
         self.access.write(lines)?;
+        // A route whose limit is in dry-run mode has the enforced one of the site.
+        let mut observing = self.routes.iter().filter(|route| route.body_limit.dry_run_bytes_max.is_some());
+        if let Some(route) = observing.next() {
+            lines.line(format_args!("body-bytes-max \"{}\"", write_size(route.body_limit.bytes_max)))?;
+        }
         self.response_settings.write(lines)
     }
 }
