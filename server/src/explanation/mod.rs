@@ -243,7 +243,7 @@ fn explained_response(response: &Response, producer: Option<Producer>) -> Explai
 /// Returns what an explanation assumes of a handshake, in words.
 fn assumptions(tls: &SiteTls) -> String {
     let approval = match &tls.on_demand {
-        Some(_) => ", if `on-demand-certificates` approves the name, which is not asked here",
+        Some(_) => ", if `on-demand-certificates` approves the name, which this does not try",
         None => "",
     };
     let clients = match tls.client_certificates.as_ref().map(|clients| clients.mode) {
