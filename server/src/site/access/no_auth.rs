@@ -1,7 +1,7 @@
 //! Replaces basic authentication in builds without the feature `configuration`, in which no site can have
 //! users. The cryptography of password checks is a large part of the build.
 
-use super::AccessDecision;
+use super::{AccessDecision, DenialCounter};
 use crate::site::step_recorder::StepRecorder;
 use selvedge::Request;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ impl BasicAuthenticator {
         match *self {}
     }
 
-    pub(super) fn dry_run_count(&self) -> Option<u64> {
+    pub(super) fn dry_run_counter(&self) -> Option<&DenialCounter> {
         match *self {}
     }
 

@@ -3,6 +3,7 @@
 mod changed_access;
 mod configurations;
 mod example;
+mod expectations;
 mod explain;
 mod explain_arrival;
 mod gateway;
