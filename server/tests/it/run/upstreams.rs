@@ -59,12 +59,12 @@ fn status_shows_servers_their_requests_and_failures() {
     assert!(text.contains(&line), "{text}");
     assert!(text.contains(&format!("app: http://{closed} out for ")) && text.contains(" s, 0 at work, 1 failure\n"));
 
-    // A changed group begins without a history, and the earlier one drains.
+    // A changed group begins with healthy servers and goes on counting, and the earlier one drains.
     folder.configure(&upstream("slow-start \"1s\";"));
     let exit = run_to_exit(selvedge_command().arg("reload").arg("--control").arg(folder.path("selvedge.sock")));
     assert_eq!(exit.code, Some(0), "{exit:?}");
     let now = upstreams(&folder);
-    assert_eq!((&now[0]["servers"][1]["state"], &now[0]["servers"][1]["failures"]), (&json!("healthy"), &json!(0)));
+    assert_eq!((&now[0]["servers"][1]["state"], &now[0]["servers"][1]["failures"]), (&json!("healthy"), &json!(1)));
     assert_eq!((&now[1]["servers"][0]["state"], &now[1]["servers"][0]["requests"]), (&json!("draining"), &json!(1)));
     drop(events);
     wait_until("the earlier group has no requests", || (upstreams(&folder).as_array()?.len() == 1).then_some(()));
