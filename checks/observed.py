@@ -176,7 +176,7 @@ def check_configuration(example):
     changed = example.folder / "changed.kdl"
     changed.write_text(text.replace('redirect "/*.html" status=301', 'redirect "/*.html" status=308'))
     output = example.command("check", changed, codes=(1,))
-    expect("a broken expectation:", "expected status 301, and it is 308" in output and "+ route    /old/*" in output, output)
+    expect("a broken expectation:", "expected status 301, and it is 308" in output and "+ route    moved, /old/*" in output, output)
     output = example.command("check", "--diff", example.configuration, OBSERVED_RATE="50")
     expect("check --diff:", re.search("now rate-limit 50 .*, before rate-limit 10 ", output), output)
     output = example.command("check", "--diff", example.configuration)

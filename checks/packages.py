@@ -216,7 +216,7 @@ def check_plain_configuration(machine):
 def check_crash(machine):
     """Kills the serving process, and reads its last requests, which a restart of the machine would leave."""
     get()
-    machine.run("kill", "-KILL", str(status(machine, "process_id")))
+    machine.run("sh", "-c", f"kill -KILL {status(machine, 'process_id')}")
     folder, until = Path(machine.path("/var/lib/selvedge")), time.monotonic() + 20
     while not (dumps := list(folder.glob("selvedge-last-*.gz"))):
         expect(time.monotonic() < until, "no dump of the flight recorder within 20 s")

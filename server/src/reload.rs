@@ -141,6 +141,9 @@ pub(crate) fn start(
     let sandbox = Sandbox::of(&configuration);
     let active_sandbox = ActiveSandbox::of(sandbox.clone());
     let confinement = serving_process.confine(&sandbox).map_err(Refusal::Plain)?;
+    if serving_process.start_info().tries_expectations {
+        configuration = refuse(expectations::problems_at_start(&configuration), configuration)?;
+    }
     let configuration_before = serving_process.start_info().configuration_before;
     let predecessor = Predecessor::Start { state, configuration_before };
     let snapshot = Snapshot::prepare(&mut configuration, predecessor, &Disk, connect)?;

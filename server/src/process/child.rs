@@ -31,6 +31,15 @@ pub(super) enum SupervisorEvent {
     Ended(u64),
 }
 
+/// Why a process is to replace others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CandidateCause {
+    /// Another binary.
+    Upgrade,
+    /// A configuration or a folder that the sandbox of the current process does not cover.
+    Reload,
+}
+
 /// The role of a serving process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -39,7 +48,7 @@ pub(super) enum Role {
     /// It serves.
     Serving,
     /// It replaces another process if it is ready in time. `requested_by` waits for the result.
-    Candidate { until: Instant, requested_by: Option<u64> },
+    Candidate { until: Instant, requested_by: Option<u64>, cause: CandidateCause },
     /// It was replaced. It finishes its requests, and serves on what lasts.
     Retired,
 }

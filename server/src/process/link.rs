@@ -58,6 +58,9 @@ pub(crate) struct StartInfo {
     pub(crate) configuration_before: u64,
     /// How processes ended unexpectedly, for the error log.
     pub(crate) notes: Vec<String>,
+    /// Whether it takes over for a reload, which the expectations of the configuration may refuse.
+    #[serde(default)]
+    pub(crate) tries_expectations: bool,
     /// Whether the supervisor keeps counts.
     #[serde(default)]
     pub(crate) keeps_counts: bool,

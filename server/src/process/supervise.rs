@@ -4,7 +4,7 @@
 //! While no serving process runs, clients wait in the accept queues. If the first process does not become ready, the
 //! program exits with its code; a later one that ends unexpectedly is restarted.
 
-use super::child::{BoundListener, ChildProcess, ChildSetup, Role, SupervisorEvent, describe_exit};
+use super::child::{BoundListener, CandidateCause, ChildProcess, ChildSetup, Role, SupervisorEvent, describe_exit};
 use super::cookie_secret::CookieSecret;
 use super::executable::Executable;
 use super::kill_deadline;
@@ -216,6 +216,7 @@ impl Supervisor {
             replacements: self.replacements + u64::from(matches!(role, Role::Candidate { .. })),
             configuration_before: self.configuration,
             notes,
+            tries_expectations: matches!(role, Role::Candidate { cause: CandidateCause::Reload, .. }),
             keeps_counts: true,
             stops_replaced: true,
             heartbeat_interval,

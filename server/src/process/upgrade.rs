@@ -5,7 +5,7 @@
 //! and then finishes its requests, and serves on what outlives a replacement. If the new one fails or takes too long, nothing
 //! changes.
 
-use super::child::{ChildProcess, Role};
+use super::child::{CandidateCause, ChildProcess, Role};
 use super::executable::Executable;
 use super::kill_deadline;
 use super::link::ToChild;
@@ -22,24 +22,24 @@ impl Supervisor {
     /// Starts the binary that is at the program's path now.
     pub(super) fn upgrade(&mut self, requested_by: Option<u64>) {
         match Executable::open(&self.config.program) {
-            Ok(binary) => self.start_candidate(binary, requested_by),
+            Ok(binary) => self.start_candidate(binary, requested_by, CandidateCause::Upgrade),
             Err(error) => self.refuse(requested_by, &format!("the new process cannot be started: {error}")),
         }
     }
 
     /// Starts the current binary again, to replace a process whose sandbox is too narrow.
     pub(super) fn replace(&mut self, requested_by: u64) {
-        self.start_candidate(self.binary.clone(), Some(requested_by));
+        self.start_candidate(self.binary.clone(), Some(requested_by), CandidateCause::Reload);
     }
 
-    fn start_candidate(&mut self, binary: Executable, requested_by: Option<u64>) {
+    fn start_candidate(&mut self, binary: Executable, requested_by: Option<u64>, cause: CandidateCause) {
         if self.is_stopping() {
             return self.refuse(requested_by, "the server is stopping");
         }
         if self.processes.iter().any(|process| matches!(process.role, Role::Candidate { .. })) {
             return self.refuse(requested_by, "another upgrade is in progress");
         }
-        let role = Role::Candidate { until: Instant::now() + READY_TIMEOUT, requested_by };
+        let role = Role::Candidate { until: Instant::now() + READY_TIMEOUT, requested_by, cause };
         if let Err(error) = self.start(role, binary) {
             self.refuse(requested_by, &format!("the new process cannot be started: {error}"));
         }
@@ -81,7 +81,7 @@ impl Supervisor {
     pub(super) fn abandon_late_candidates(&mut self, now: Instant) {
         let mut late = Vec::new();
         for process in &mut self.processes {
-            if let Role::Candidate { until, requested_by } = process.role
+            if let Role::Candidate { until, requested_by, .. } = process.role
                 && until <= now
             {
                 process.role = Role::Retired;

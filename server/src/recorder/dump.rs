@@ -28,8 +28,19 @@ const COPY_BYTES: usize = 1 << 20;
 /// If a file cannot be read or written.
 pub(crate) fn write_dump(memory: &File, folder: &Path, name: &str) -> io::Result<PathBuf> {
     let path = folder.join(format!("{PREFIX}{name}{SUFFIX}"));
+    let part = folder.join(format!("{PREFIX}{name}{SUFFIX}.part"));
     remove_oldest(folder);
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+    // A file with the name of a dump is complete.
+    let written = compress(memory, file).and_then(|()| fs::rename(&part, &path));
+    if let Err(error) = written {
+        let _ = fs::remove_file(&part);
+        return Err(error);
+    }
+    Ok(path)
+}
+
+fn compress(memory: &File, file: File) -> io::Result<()> {
     let mut encoder = GzEncoder::new(file, Compression::fast());
     let (length, mut at, mut piece) = (memory.metadata()?.len(), 0, vec![0; COPY_BYTES]);
     while at < length {
@@ -42,7 +53,7 @@ pub(crate) fn write_dump(memory: &File, folder: &Path, name: &str) -> io::Result
         at += count as u64;
     }
     encoder.finish()?;
-    Ok(path)
+    Ok(())
 }
 
 /// Removes the oldest dumps of a folder, so that one more is within the limit.

@@ -142,6 +142,8 @@ fn a_dump_has_the_records_and_a_folder_keeps_four() {
     drop((handle, recorder));
     let paths = [1, 2, 3, 4, 5, 6].map(|number| write_dump(&memory, &folder, &number.to_string()).unwrap());
     assert_eq!(paths.map(|path| path.exists()), [false, false, true, true, true, true]);
+    // What is written has another name.
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 4);
     let numbers = read_dump(&folder.join("selvedge-last-6.gz")).unwrap();
     let records = select(&numbers, &LastQuery { count_max: 9, ..LastQuery::default() });
     records.iter().for_each(assert_whole);

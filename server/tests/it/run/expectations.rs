@@ -55,6 +55,29 @@ fn a_reload_that_does_not_meet_an_expectation_changes_nothing() {
 }
 
 #[test]
+fn a_reload_that_needs_a_new_process_meets_its_expectations_there() {
+    let folder = Folder::new(EXPECTING);
+    let program = folder.serve();
+    let outside = Folder::new("");
+    outside.write("root/page.txt", "outside");
+    let root = format!(
+        "site \"b.example\" {{ root \"{}\"; expect \"/page.txt\" status=200; }}\n",
+        outside.path("root").display()
+    );
+    let unmet = EXPECTING.replace("status=301;", "status=302;");
+    folder.configure(&format!("{unmet}{root}"));
+    let refused = command(&folder, &["reload"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("expected status 301, and it is 302"), "{refused:?}");
+    assert_eq!(request(&mut program.connect(), "a.example", "GET /old/x", &[]).status, 301);
+    folder.configure(&format!("{EXPECTING}{root}"));
+    let done = command(&folder, &["reload"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(get(&program, "b.example", "/page.txt").text(), "outside");
+    program.stop();
+}
+
+#[test]
 fn clients_over_their_rate_do_not_decide_whether_a_reload_is_taken() {
     let folder = Folder::new(
         "site \"a\" { route \"/*\" { rate-limit 1 per=\"1h\"; respond 200; }; expect \"/x\" status=200; }\n",
